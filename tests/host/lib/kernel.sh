@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# shellcheck shell=bash disable=SC2034,SC2153,SC2154
+# The distribution's kernel, unpacked from its package and never installed here; and our KVM modules for it.
+
+# What the hosts get from the distribution's modules. Few, so that udev has nothing else to load at boot.
+HOST_MODULES=(kvm kvm-amd kvm-intel virtio_blk loop msr cpuid tun vhost_net sd_mod ata_piix)
+
+# The version that our modules are built for: both must come from the same place.
+kernel_version() {
+        if [[ -x $ROOT/kernel/build-modules ]]; then
+                KVER=$("$ROOT/kernel/build-modules" --print-kver) || die_host "kernel/build-modules --print-kver failed"
+        else
+                KVER=$(apt-cache search --names-only '^linux-image-6\.12\..*-cloud-amd64-unsigned$' |
+                       sed 's/^linux-image-\(.*\)-unsigned .*/\1/' | sort -V | tail -n 1)
+        fi
+        [[ $KVER ]] || die_host "no linux-image-6.12.*-cloud-amd64-unsigned in apt: run 'apt-get update'"
+}
+
+# The version of each package that apt would install.
+candidates() {
+        apt-cache policy "$@" | awk '/^[^ ]/ { name = $1 } /Candidate:/ { print name $2 }'
+}
+
+kernel_unpack() {
+        local target=$1 name module
+
+        mkdir -p "$target/deb"
+        cd "$target/deb" || return
+        apt-get -q -o APT::Sandbox::User=root download "linux-image-$KVER-unsigned"
+        dpkg -x ./*.deb all
+        [[ -d all/usr/lib/modules ]] || { mkdir -p all/usr; mv all/lib all/usr/lib; }
+        ln -sfn usr/lib all/lib
+        cd "$target" || return
+        cp deb/all/boot/vmlinuz-"$KVER" vmlinuz
+        depmod -b deb/all "$KVER"
+
+        mkdir -p "modules/$KVER"
+        for name in "${HOST_MODULES[@]}"; do
+                modprobe -d "$target/deb/all" -S "$KVER" --show-depends "$name"
+        done | awk '$1 == "insmod" { print $2 }' | sort -u | while read -r module; do
+                module=${module#"$target/deb/all/"}
+                module=${module#*"lib/modules/$KVER/"}
+                install -D -m 644 "deb/all/lib/modules/$KVER/$module" "modules/$KVER/$module"
+        done
+        cp "deb/all/lib/modules/$KVER"/modules.{builtin,builtin.modinfo,order} "modules/$KVER/"
+        rm -rf deb
+
+        # Unpacking them on the emulated machine would take seconds of each boot.
+        find modules -name '*.xz' -exec xz -d {} +
+}
+
+# Sets KERNEL_DIR: vmlinuz and modules/KVER.
+kernel_prepare() {
+        local package version key
+        kernel_version
+        package=linux-image-$KVER-unsigned
+        version=$(candidates "$package")
+        [[ $version && $version != *'(none)' ]] || die_host "apt does not have $package: run 'apt-get update'"
+        key=$( { echo "$version" "${HOST_MODULES[@]}"; declare -f kernel_unpack; } | hash_stdin)
+        cached kernel "$key" kernel_unpack
+        cache_touch
+        KERNEL_DIR=$CACHED KERNEL_KEY=$key
+}
+
+# Sets MODULES_DIR: our kvm*.ko. The build decides by itself what is out of date.
+gtdp_modules_prepare() {
+        local lock
+        [[ -x $ROOT/kernel/build-modules ]] ||
+                die_host "kernel/build-modules is not there: --kernel gtdp needs it; try --kernel stock"
+        MODULES_DIR=$BUILD/modules
+        mkdir -p "$MODULES_DIR"
+        exec {lock}>"$BUILD/modules.lock"
+        flock "$lock"
+        "$ROOT/kernel/build-modules" --out "$MODULES_DIR" {lock}>&- >"$BUILD/modules.log" 2>&1 || {
+                tail -n 40 "$BUILD/modules.log" >&2
+                die_host "kernel/build-modules failed; all of its output is in $BUILD/modules.log"
+        }
+        exec {lock}>&-
+        [[ -e $MODULES_DIR/kvm.ko ]] || die_host "kernel/build-modules left no kvm.ko in $MODULES_DIR"
+}
+
+# Sets SELFTESTS_DIR: the static KVM selftests.
+selftests_prepare() {
+        local lock
+        [[ -x $ROOT/kernel/build-selftests ]] || die_host "kernel/build-selftests is not there: --selftests needs it"
+        SELFTESTS_DIR=$BUILD/selftests
+        mkdir -p "$SELFTESTS_DIR"
+        exec {lock}>"$BUILD/selftests.lock"
+        flock "$lock"
+        "$ROOT/kernel/build-selftests" --out "$SELFTESTS_DIR" {lock}>&- >"$BUILD/selftests.log" 2>&1 || {
+                tail -n 40 "$BUILD/selftests.log" >&2
+                die_host "kernel/build-selftests failed; all of its output is in $BUILD/selftests.log"
+        }
+        exec {lock}>&-
+}

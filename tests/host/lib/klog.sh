@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# shellcheck shell=bash disable=SC2034,SC2153,SC2154
+# Judges the kernel's log: a command that succeeded on a kernel that complained has failed.
+
+KLOG_BAD='WARNING:|BUG:|kernel BUG at|Call Trace|Oops|general protection|Kernel panic'
+KLOG_BAD+='|INFO: task .* blocked|self-detected stall|detected stalls on'
+KLOG_BAD+='|possible (circular|recursive|irq lock|deadlock)|inconsistent lock state|held lock freed'
+KLOG_BAD+='|KASAN:|UBSAN:|KCSAN:|new suspected memory leaks'
+
+# klog_check FILE: prints what is wrong with it; fails if there is something.
+klog_check() {
+        local first lines
+        first=$(grep -n -a -m 1 -E "$KLOG_BAD" "$1" | cut -d: -f1) || :
+        [[ $first ]] || return 0
+        lines=$(grep -c -a -E "$KLOG_BAD" "$1")
+        say "the kernel's log has $lines lines that tell of a problem; it starts with:"
+        # "cut here" and what led to it stand above the line that matched.
+        tail -n "+$(( first > 3 ? first - 3 : 1 ))" "$1" | head -n 80 | tr -d '\r' >&2
+        return 1
+}

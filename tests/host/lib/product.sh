@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# shellcheck shell=bash disable=SC2034,SC2153,SC2154
+# The product's Debian packages: built by packaging/build-deb, installed on the amd host.
+
+# Sets DEBS: the packages that go onto the host. A stock host has all but the modules.
+product_prepare() {
+        local lock deb
+        DEBS=()
+        (( ! BARE )) || return 0
+        [[ -x $ROOT/packaging/build-deb ]] || {
+                say "packaging/build-deb is not there: the host has no tdpd"
+                BARE=1
+                return 0
+        }
+
+        mkdir -p "$BUILD"
+        exec {lock}>"$BUILD/deb.lock"
+        flock "$lock"
+        "$ROOT/packaging/build-deb" {lock}>&- >"$BUILD/deb.log" 2>&1 || {
+                tail -n 40 "$BUILD/deb.log" >&2
+                die_host "packaging/build-deb failed; all of its output is in $BUILD/deb.log (--bare does without packages)"
+        }
+        exec {lock}>&-
+
+        for deb in "$ROOT"/build/deb/*.deb; do
+                case $(basename "$deb") in
+                *-dev_*|*-dbgsym_*)     ;;
+                tdpd-kvm-modules_*)     [[ $KERNEL == stock ]] || DEBS+=("$deb");;
+                *)                      DEBS+=("$deb");;
+                esac
+        done
+        [[ ${DEBS[0]-} && -e ${DEBS[0]} ]] || die_host "packaging/build-deb left no packages in build/deb"
+}
+
+# Packages of the distribution that ours depend on, without our own; the first of alternatives.
+product_depends() {
+        local deb
+        (( ${#DEBS[@]} )) || return 0
+        for deb in "${DEBS[@]}"; do
+                dpkg-deb -f "$deb" Pre-Depends Depends
+        done | sed 's/^[A-Za-z-]*: //' | tr ',' '\n' | sed 's/|.*//; s/(.*//; s/:.*//; s/[[:space:]]//g' |
+                grep -v -x -F -f <(for deb in "${DEBS[@]}"; do dpkg-deb -f "$deb" Package; done) |
+                grep . | sort -u || :
+}

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# shellcheck shell=bash disable=SC2034,SC2153,SC2154
+# One run: its private directory, the machine, the streams that come out of it, and its end.
+#
+# What the guest says on the status stream: "ready", then "exit N" or "failed REASON".
+
+BOOT_TIMEOUT=240
+
+# Signals must leave nothing behind: no machine, no readers, no files.
+session_close() {
+        local pid
+        for pid in "${BUILDER-}" "${MACHINE-}" "${STREAMS[@]}"; do
+                [[ ! $pid ]] || kill "$pid" 2>/dev/null || :
+        done
+        [[ ! ${MACHINE-} ]] || { kill -KILL "$MACHINE" 2>/dev/null || :; wait "$MACHINE" 2>/dev/null || :; }
+        [[ ! ${RUN-} ]] || rm -rf "$RUN"
+}
+
+session_open() {
+        STREAMS=() MACHINE='' BUILDER='' STATUS='' READY=''
+        mkdir -p "$BUILD"
+        RUN=$(mktemp -d "$BUILD/run.XXXXXX")
+        trap session_close EXIT
+        trap 'exit 130' INT
+        trap 'exit 143' TERM
+        trap 'exit 129' HUP
+}
+
+quote() {
+        local arg
+        for arg; do
+                printf " '%s'" "${arg//\'/\'\\\'\'}"
+        done
+}
+
+# input.tar: root/ is what appears in /root, command is a shell script, want-out exists if results are wanted.
+session_pack_input() {
+        local in=$RUN/input file
+        mkdir -p "$in/root/out"
+        for file in "${COPY[@]}"; do
+                cp -aH -- "$file" "$in/root/" || die_host "--copy '$file' could not be copied"
+        done
+        { echo '#!/bin/sh'; echo "exec$(quote "${COMMAND[@]}")"; } >"$in/command"
+        chmod 755 "$in/command"
+        [[ ! $OUT ]] || touch "$in/want-out"
+        tar -cf "$RUN/input.tar" -C "$in" --owner=0 --group=0 .
+}
+
+# session_start STARTER: streams first, since opening one waits for its reader.
+session_start() {
+        if (( PREPARE )); then
+                detail "everything is there"
+                exit 0
+        fi
+        mkfifo "$RUN/status" "$RUN/stdout" "$RUN/stderr"
+        : >"$RUN/out"
+        : >"$RUN/kernel.log"
+        exec {STATUS_FD}<>"$RUN/status"
+        cat "$RUN/stdout" & STREAMS+=($!)
+        cat "$RUN/stderr" >&2 & STREAMS+=($!)
+        if (( VERBOSE )); then
+                tail -n +1 -F "$RUN/kernel.log" >&2 & VIEWER=$!
+                STREAMS+=("$VIEWER")
+        fi
+        STARTED=$SECONDS
+        "$1"
+}
+
+session_handle() {
+        case $1 in
+        ready)          READY=$(( SECONDS - STARTED ))
+                        detail "up after $READY s";;
+        'exit '*)       STATUS=${1#exit };;
+        'failed '*)     STATUS=125
+                        say "the host did not come up: ${1#failed }";;
+        *)              say "the host said '$1', which means nothing here";;
+        esac
+}
+
+# Until there is a status, the machine is gone, or time is up.
+session_wait() {
+        local line partial='' limit
+        while [[ ! $STATUS ]]; do
+                if read -r -t 0.5 -u "$STATUS_FD" line; then
+                        session_handle "$partial${line%$'\r'}"
+                        partial=''
+                        continue
+                fi
+                partial+=$line
+
+                if ! kill -0 "$MACHINE" 2>/dev/null; then
+                        # Its last words may still be in the pipe.
+                        while [[ ! $STATUS ]] && read -r -t 0.1 -u "$STATUS_FD" line; do
+                                session_handle "${line%$'\r'}"
+                        done
+                        [[ ! $STATUS ]] || break
+                        say "the host went down before COMMAND ended"
+                        tail -n 20 "$RUN/machine.log" >&2
+                        STATUS=125 LOST=1
+                        break
+                fi
+
+                limit=$TIMEOUT
+                [[ $READY ]] || limit=$(( TIMEOUT < BOOT_TIMEOUT ? TIMEOUT : BOOT_TIMEOUT ))
+                if (( SECONDS - STARTED >= limit )); then
+                        say "timed out after $limit s $([[ $READY ]] && echo "(COMMAND was running)" || echo "(the host was not up)")"
+                        STATUS=125 LOST=1
+                fi
+        done
+}
+
+session_finish() {
+        local stream
+        # The guest has handed over everything before it tells the status.
+        kill "$MACHINE" 2>/dev/null || :
+        wait "$MACHINE" 2>/dev/null || :
+        MACHINE=''
+        [[ ! ${VIEWER-} ]] || kill "$VIEWER" 2>/dev/null || :
+        for stream in "${STREAMS[@]}"; do
+                wait "$stream" 2>/dev/null || :
+        done
+        STREAMS=()
+
+        if [[ $OUT ]]; then
+                mkdir -p "$OUT"
+                cp "$RUN/kernel.log" "$OUT/kernel.log"
+                [[ ! -s $RUN/out ]] || tar -xf "$RUN/out" -C "$OUT" --no-same-owner ||
+                        die_host "the results that came out of the host are not whole"
+        fi
+
+        if ! klog_check "$RUN/kernel.log"; then
+                [[ $STATUS != 0 ]] || STATUS=1
+        elif [[ ${LOST-} ]]; then
+                say "end of the kernel's log:"
+                tail -n 20 "$RUN/kernel.log" | tr -d '\r' >&2
+        fi
+        exit "$STATUS"
+}
