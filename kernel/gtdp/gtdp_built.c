@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What was asked to be built, and what of it is mapped.
+ *
+ * "Mapped" is read from the page table each time, so it cannot be claimed for
+ * memory that has lost its leaf.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include "gtdp_internal.h"
+#include "tdp_iter.h"
+#include "tdp_mmu.h"
+
+/* At most this much is walked with mmu_lock held. */
+#define STATS_BATCH	(64UL << 20 >> PAGE_SHIFT)
+#define TABLES_BATCH	(64UL << 30 >> PAGE_SHIFT)
+
+/* Ranges that touch become one: a build in steps leaves one range behind. */
+int gtdp_built_add(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
+{
+	MA_STATE(mas, &gtdp->built, start, start);
+	int r;
+
+	mutex_lock(&gtdp->built_lock);
+
+	mas_lock(&mas);
+	if (mas_walk(&mas) && mas.last >= end - 1) {
+		mas_unlock(&mas);
+		mutex_unlock(&gtdp->built_lock);
+		return 0;
+	}
+	if (start) {
+		mas_set(&mas, start - 1);
+		if (mas_walk(&mas))
+			start = mas.index;
+	}
+	mas_set(&mas, end);
+	if (mas_walk(&mas))
+		end = mas.last + 1;
+	mas_unlock(&mas);
+
+	r = mtree_store_range(&gtdp->built, start, end - 1, xa_mk_value(1), GFP_KERNEL_ACCOUNT);
+	mutex_unlock(&gtdp->built_lock);
+	return r;
+}
+
+int gtdp_built_remove(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
+{
+	int r;
+
+	mutex_lock(&gtdp->built_lock);
+	r = mtree_store_range(&gtdp->built, start, end - 1, NULL, GFP_KERNEL_ACCOUNT);
+	mutex_unlock(&gtdp->built_lock);
+	return r;
+}
+
+u64 gtdp_built_bytes(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
+{
+	MA_STATE(mas, &gtdp->built, start, start);
+	u64 pages = 0;
+
+	rcu_read_lock();
+	while (mas_find(&mas, end - 1))
+		pages += min_t(gfn_t, mas.last + 1, end) - max_t(gfn_t, mas.index, start);
+	rcu_read_unlock();
+
+	return pages << PAGE_SHIFT;
+}
+
+static void count_leaves(struct kvm *kvm, gfn_t start, gfn_t end, bool first,
+			 struct kvm_gtdp_stats *stats)
+{
+	struct kvm_mmu_page *root;
+	struct tdp_iter iter;
+	gfn_t lo, hi;
+
+	read_lock(&kvm->mmu_lock);
+	root = gtdp_get_root(kvm);
+	if (!root)
+		goto out;
+
+	rcu_read_lock();
+	for_each_tdp_pte(iter, root, start, end) {
+		if (!is_shadow_present_pte(iter.old_spte) ||
+		    !is_last_spte(iter.old_spte, iter.level))
+			continue;
+		lo = max(iter.gfn, start);
+		hi = min(iter.gfn + KVM_PAGES_PER_HPAGE(iter.level), end);
+		stats->mapped_bytes += (hi - lo) << PAGE_SHIFT;
+		/* A leaf that starts before this batch was counted with the last. */
+		if (iter.gfn >= start || first)
+			stats->leaves[iter.level]++;
+	}
+	rcu_read_unlock();
+	kvm_tdp_mmu_put_root(kvm, root);
+out:
+	read_unlock(&kvm->mmu_lock);
+	cond_resched();
+}
+
+static void count_table(u64 *spt, struct kvm_gtdp_stats *stats)
+{
+	int nid = page_to_nid(virt_to_page(spt));
+
+	if (nid < KVM_GTDP_MAX_NODES)
+		stats->table_pages[nid]++;
+}
+
+static void count_tables(struct kvm *kvm, gfn_t start, gfn_t end, struct kvm_gtdp_stats *stats)
+{
+	struct kvm_mmu_page *root;
+	struct tdp_iter iter;
+
+	read_lock(&kvm->mmu_lock);
+	root = gtdp_get_root(kvm);
+	if (!root)
+		goto out;
+
+	if (!start)
+		count_table(root->spt, stats);
+
+	rcu_read_lock();
+	for_each_tdp_pte_min_level(iter, root, PG_LEVEL_2M, start, end) {
+		if (!is_shadow_present_pte(iter.old_spte) ||
+		    is_last_spte(iter.old_spte, iter.level) || iter.gfn < start)
+			continue;
+		count_table(spte_to_child_sp(iter.old_spte)->spt, stats);
+	}
+	rcu_read_unlock();
+	kvm_tdp_mmu_put_root(kvm, root);
+out:
+	read_unlock(&kvm->mmu_lock);
+	cond_resched();
+}
+
+void gtdp_stats(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_stats *stats)
+{
+	unsigned long index = 0;
+	gfn_t start, end, next, top = 0;
+	int i;
+
+	for (;;) {
+		MA_STATE(mas, &gtdp->built, index, index);
+		bool first = true;
+
+		rcu_read_lock();
+		if (!mas_find(&mas, ULONG_MAX)) {
+			rcu_read_unlock();
+			break;
+		}
+		start = max_t(gfn_t, mas.index, index);
+		end = mas.last + 1;
+		rcu_read_unlock();
+
+		stats->built_bytes += (end - start) << PAGE_SHIFT;
+		for (; tdp_mmu_enabled && start < end; start = next, first = false) {
+			next = min_t(gfn_t, ALIGN(start + 1, STATS_BATCH), end);
+			count_leaves(kvm, start, next, first, stats);
+		}
+		top = end;
+		index = end;
+	}
+
+	for (start = 0; tdp_mmu_enabled && start < top; start += TABLES_BATCH)
+		count_tables(kvm, start, start + TABLES_BATCH, stats);
+
+	stats->hole_bytes = stats->built_bytes - min(stats->mapped_bytes, stats->built_bytes);
+	stats->pinned_bytes = atomic64_read(&gtdp->pinned_pages) << PAGE_SHIFT;
+	for (i = 0; i < KVM_GTDP_HOLE_REASONS; i++)
+		stats->lost_bytes[i] = atomic64_read(&gtdp->lost_bytes[i]);
+	stats->faults = atomic64_read(&gtdp->faults);
+	stats->faults_other = atomic64_read(&gtdp->faults_other);
+	stats->build_ns = atomic64_read(&gtdp->build_ns);
+	stats->auto_builds = atomic64_read(&gtdp->auto_builds);
+	stats->auto_errors = atomic64_read(&gtdp->auto_errors);
+	stats->auto_last_error = atomic64_read(&gtdp->auto_last_error);
+}

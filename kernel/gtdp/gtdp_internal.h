@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __KVM_X86_MMU_GTDP_INTERNAL_H
+#define __KVM_X86_MMU_GTDP_INTERNAL_H
+
+#include <linux/kref.h>
+#include <linux/maple_tree.h>
+#include <linux/wait.h>
+#include <linux/xarray.h>
+
+#include "mmu.h"
+#include "gtdp.h"
+#include "mmu_internal.h"
+#include "spte.h"
+
+/*
+ * The global mapping of one VM, for address space 0 (SMM stays on demand).
+ *
+ * Two things can hold a reference: the VM (kvm->arch.gtdp) and the handle's
+ * file.  The handle holds none to the VM: whoever wants to work on it takes one
+ * for as long as that lasts (gtdp_get_vm()).
+ *
+ * Lock order: slots_lock > kvm->srcu (read) > owner's mmap_lock, built_lock >
+ * mmu_lock > pin_lock.
+ */
+struct kvm_gtdp {
+	struct kref kref;
+
+	spinlock_t vm_lock;
+	struct kvm *kvm;		/* under vm_lock, NULL once destroyed */
+	bool gone;			/* the owner's address space has gone */
+	bool has_handle;		/* under slots_lock */
+	bool forced;			/* made by kvm.gtdp=force, outlives handles */
+	bool auto_build;
+	unsigned long pin_limit;	/* in pages */
+	struct module *vendor;		/* pinned by the handle */
+	wait_queue_head_t wait;
+
+	/* What was asked to be built: gfn ranges. */
+	struct mutex built_lock;	/* serialises writers */
+	struct maple_tree built;
+
+	/* Pins by gfn, see gtdp_pin.c. */
+	spinlock_t pin_lock;
+	struct xarray pins;
+	atomic64_t pinned_pages;
+
+	atomic64_t lost_bytes[KVM_GTDP_HOLE_REASONS];
+	atomic64_t faults;
+	atomic64_t faults_other;
+	atomic64_t build_ns;
+	atomic64_t auto_builds;
+	atomic64_t auto_errors;
+	atomic64_t auto_last_error;
+};
+
+/* Spare page tables, so that nothing is allocated under mmu_lock. */
+#define GTDP_SPARES	(PT64_ROOT_MAX_LEVEL)
+
+struct gtdp_spares {
+	struct kvm_mmu_page *sp[GTDP_SPARES];
+	int nr;
+	int nid;
+};
+
+struct gtdp_pin_table {
+	struct page *page[SPTE_ENT_PER_PAGE];
+};
+static_assert(sizeof(struct gtdp_pin_table) == PAGE_SIZE);
+
+/* State of one BUILD, on behalf of one thread. */
+struct gtdp_build {
+	struct kvm_gtdp *gtdp;
+	struct kvm *kvm;
+	struct gtdp_spares spares;
+	struct gtdp_pin_table *pages;	/* what this step has pinned */
+	DECLARE_BITMAP(own, SPTE_ENT_PER_PAGE);	/* of these, not yet recorded */
+	unsigned int gup_flags;
+	int max_level;
+	bool pin;
+	bool present;			/* pass over what is not there */
+	bool interruptible;
+	bool stop;			/* asked to stop, by another thread */
+};
+
+/* gtdp.c */
+void gtdp_put(struct kvm_gtdp *gtdp);
+
+/* gtdp_build.c */
+int gtdp_build(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_range *range,
+	       bool interruptible);
+int gtdp_build_foreign(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_range *range);
+
+/* gtdp_built.c */
+int gtdp_built_add(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end);
+int gtdp_built_remove(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end);
+u64 gtdp_built_bytes(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end);
+void gtdp_stats(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_stats *stats);
+
+/* gtdp_pin.c */
+int gtdp_pin_prepare(struct kvm_gtdp *gtdp, gfn_t gfn);
+void gtdp_pin_lookup(struct kvm_gtdp *gtdp, gfn_t gfn, int nr, int level, struct page **pages);
+void gtdp_pin_record(struct gtdp_build *b, gfn_t gfn, int nr, int level);
+void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t end);
+void gtdp_pin_drop_all(struct kvm_gtdp *gtdp, struct kvm *kvm);
+void gtdp_pin_undo(struct gtdp_build *b, int nr);
+
+/* gtdp_map.c */
+int gtdp_spares_top_up(struct gtdp_spares *spares, int nid);
+void gtdp_spares_free(struct gtdp_spares *spares);
+int gtdp_map(struct gtdp_build *b, const struct kvm_memory_slot *slot, gfn_t gfn, int nr,
+	     int level);
+union kvm_mmu_page_role gtdp_root_role(struct kvm *kvm);
+struct kvm_mmu_page *gtdp_get_root(struct kvm *kvm);
+
+static inline bool gtdp_lpage_allowed(const struct kvm_memory_slot *slot, gfn_t gfn, int level)
+{
+	unsigned long idx = gfn_to_index(gfn, slot->base_gfn, level);
+
+	return !READ_ONCE(slot->arch.lpage_info[level - 2][idx].disallow_lpage);
+}
+
+static inline bool gtdp_is_user_slot(const struct kvm_memory_slot *slot)
+{
+	return slot->id >= 0 && slot->id < KVM_USER_MEM_SLOTS;
+}
+
+#endif /* __KVM_X86_MMU_GTDP_INTERNAL_H */
