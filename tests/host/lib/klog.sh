@@ -7,14 +7,18 @@ KLOG_BAD+='|INFO: task .* blocked|self-detected stall|detected stalls on'
 KLOG_BAD+='|possible (circular|recursive|irq lock|deadlock)|inconsistent lock state|held lock freed'
 KLOG_BAD+='|KASAN:|UBSAN:|KCSAN:|new suspected memory leaks'
 
-# klog_check FILE: prints what is wrong with it; fails if there is something.
+# klog_check FILE [MARK]: prints what is wrong with it, after the line with MARK; fails if there is something.
 klog_check() {
-        local first lines
-        first=$(grep -n -a -m 1 -E "$KLOG_BAD" "$1" | cut -d: -f1) || :
+        local first lines log=$1
+        if [[ ${2-} ]]; then
+                log=$1.judged
+                sed "1,/$2/d" "$1" >"$log"
+        fi
+        first=$(grep -n -a -m 1 -E "$KLOG_BAD" "$log" | cut -d: -f1) || :
         [[ $first ]] || return 0
-        lines=$(grep -c -a -E "$KLOG_BAD" "$1")
+        lines=$(grep -c -a -E "$KLOG_BAD" "$log")
         say "the kernel's log has $lines lines that tell of a problem; it starts with:"
         # "cut here" and what led to it stand above the line that matched.
-        tail -n "+$(( first > 3 ? first - 3 : 1 ))" "$1" | head -n 80 | tr -d '\r' >&2
+        tail -n "+$(( first > 3 ? first - 3 : 1 ))" "$log" | head -n 80 | tr -d '\r' >&2
         return 1
 }

@@ -16,20 +16,26 @@ product_prepare() {
         mkdir -p "$BUILD"
         exec {lock}>"$BUILD/deb.lock"
         flock "$lock"
-        "$ROOT/packaging/build-deb" {lock}>&- >"$BUILD/deb.log" 2>&1 || {
+        # A stock host does without the modules, so that it can be had while they do not build.
+        local -a sources=(tdpd)
+        [[ $KERNEL == stock ]] || sources+=(tdpd-kvm-modules)
+        "$ROOT/packaging/build-deb" "${sources[@]}" {lock}>&- >"$BUILD/deb.log" 2>&1 || {
                 tail -n 40 "$BUILD/deb.log" >&2
                 die_host "packaging/build-deb failed; all of its output is in $BUILD/deb.log (--bare does without packages)"
         }
+        # Copies: another build may replace them while they are being installed.
+        mkdir -p "$RUN/debs"
+        cp "$ROOT"/build/deb/*.deb "$RUN/debs/" 2>/dev/null || die_host "packaging/build-deb left no packages in build/deb"
         exec {lock}>&-
 
-        for deb in "$ROOT"/build/deb/*.deb; do
+        for deb in "$RUN"/debs/*.deb; do
                 case $(basename "$deb") in
                 *-dev_*|*-dbgsym_*)     ;;
                 tdpd-kvm-modules_*)     [[ $KERNEL == stock ]] || DEBS+=("$deb");;
                 *)                      DEBS+=("$deb");;
                 esac
         done
-        [[ ${DEBS[0]-} && -e ${DEBS[0]} ]] || die_host "packaging/build-deb left no packages in build/deb"
+        (( ${#DEBS[@]} )) || die_host "packaging/build-deb left no packages of use in build/deb"
 }
 
 # Packages of the distribution that ours depend on, without our own; the first of alternatives.

@@ -2,9 +2,10 @@
 # shellcheck shell=bash disable=SC2034,SC2153,SC2154
 # One run: its private directory, the machine, the streams that come out of it, and its end.
 #
-# What the guest says on the status stream: "ready", then "exit N" or "failed REASON".
+# What the guest says on the status stream: "start", "ready", then "exit N"; or "failed REASON".
 
-BOOT_TIMEOUT=240
+# An idle machine needs 15 s (amd) or a minute (intel); busy ones get a lot more.
+BOOT_TIMEOUT=400
 
 # Signals must leave nothing behind: no machine, no readers, no files.
 session_close() {
@@ -17,7 +18,7 @@ session_close() {
 }
 
 session_open() {
-        STREAMS=() MACHINE='' BUILDER='' STATUS='' READY=''
+        STREAMS=() MACHINE='' BUILDER='' STATUS='' READY='' KLOG_MARK=''
         mkdir -p "$BUILD"
         RUN=$(mktemp -d "$BUILD/run.XXXXXX")
         trap session_close EXIT
@@ -56,18 +57,20 @@ session_start() {
         : >"$RUN/out"
         : >"$RUN/kernel.log"
         exec {STATUS_FD}<>"$RUN/status"
-        cat "$RUN/stdout" & STREAMS+=($!)
-        cat "$RUN/stderr" >&2 & STREAMS+=($!)
-        if (( VERBOSE )); then
-                tail -n +1 -F "$RUN/kernel.log" >&2 & VIEWER=$!
-                STREAMS+=("$VIEWER")
-        fi
+        cat "$RUN/stdout" {STATUS_FD}>&- & STREAMS+=($!)
+        cat "$RUN/stderr" {STATUS_FD}>&- >&2 & STREAMS+=($!)
+        # A machine that never opens its end must not leave the readers waiting.
+        exec {HOLD_STDOUT}>"$RUN/stdout" {HOLD_STDERR}>"$RUN/stderr"
         STARTED=$SECONDS
         "$1"
+        if (( VERBOSE )); then
+                tail -n +1 -F "$RUN/kernel.log" --pid="$MACHINE" >&2 2>/dev/null & STREAMS+=($!)
+        fi
 }
 
 session_handle() {
         case $1 in
+        start)          ;;
         ready)          READY=$(( SECONDS - STARTED ))
                         detail "up after $READY s";;
         'exit '*)       STATUS=${1#exit };;
@@ -115,7 +118,7 @@ session_finish() {
         kill "$MACHINE" 2>/dev/null || :
         wait "$MACHINE" 2>/dev/null || :
         MACHINE=''
-        [[ ! ${VIEWER-} ]] || kill "$VIEWER" 2>/dev/null || :
+        exec {HOLD_STDOUT}>&- {HOLD_STDERR}>&-
         for stream in "${STREAMS[@]}"; do
                 wait "$stream" 2>/dev/null || :
         done
@@ -128,7 +131,7 @@ session_finish() {
                         die_host "the results that came out of the host are not whole"
         fi
 
-        if ! klog_check "$RUN/kernel.log"; then
+        if ! klog_check "$RUN/kernel.log" "$KLOG_MARK"; then
                 [[ $STATUS != 0 ]] || STATUS=1
         elif [[ ${LOST-} ]]; then
                 say "end of the kernel's log:"
