@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* What the command line says: one option table for all verbs. */
+
+enum json_mode {
+        JSON_OFF,
+        JSON_SHORT,
+        JSON_PRETTY,
+};
+
+enum opt {
+        OPT_HELP,
+        OPT_VERSION,
+        OPT_HOST,
+        OPT_JSON,
+        OPT_NO_PAGER,
+        OPT_NO_LEGEND,
+        OPT_QUIET,
+        OPT_DEBUG,
+        OPT_NAME,
+        OPT_MEMORY,
+        OPT_PAGE_SIZE,
+        OPT_NODES,
+        OPT_NUMA_MODE,
+        OPT_DECISION,
+        OPT_VCPUS,
+        OPT_MAX_LEVEL,
+        OPT_NO_AUTO_SLOTS,
+        OPT_PID,
+        OPT_NO_WAIT,
+        OPT_STATS_FILE,
+        _OPT_MAX,
+};
+
+#define OPT_BIT(opt) (UINT32_C(1) << (opt))
+
+struct args {
+        const char *host;
+        enum json_mode json;
+        bool help, version, no_pager, no_legend, quiet, debug;
+
+        const char *name, *nodes, *numa_mode, *decision, *stats_file;
+        uint64_t memory, page_size;
+        uint32_t vcpus, max_level, pid;
+        bool no_auto_slots, no_wait;
+
+        uint32_t given;         /* OPT_BIT()s */
+        char **positional;      /* NULL-terminated, points into argv */
+        int n_positional;
+};
+
+static inline bool args_given(const struct args *args, enum opt opt) {
+        return args->given & OPT_BIT(opt);
+}
+
+/*
+ * Reads global options up to the verb. Returns the verb's index in argv, argc if there is none, or a
+ * negative errno after it has said what is wrong.
+ */
+int args_parse_global(struct args *args, int argc, char **argv);
+
+/*
+ * Reads the rest; argv[0] is the verb. Options outside of the mask are refused. command: the positional
+ * arguments are another program's command line, and what follows the first one is not looked at.
+ */
+int args_parse_verb(struct args *args, int argc, char **argv, uint32_t allowed, bool command);
+
+/* The lines of --help for the options of the mask. */
+void args_print_help(FILE *f, uint32_t mask);
+
+/* All global options. */
+uint32_t args_global_mask(void);

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* QEMU's command line: what the user wrote, and what is added. */
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "log.h"
+#include "qemu-args.h"
+#include "size.h"
+
+/* QEMU's options without a value; all others take the next word. From QEMU's qemu-options.hx, 2.x to 9.x. */
+static const char *const flags[] = {
+        "h", "help", "version", "S", "s", "snapshot", "no-fd-bootchk", "enable-fips", "mem-prealloc", "nographic",
+        "curses", "portrait", "alt-grab", "ctrl-grab", "no-quit", "sdl", "full-screen", "win2k-hack", "no-acpi",
+        "no-hpet", "no-reboot", "no-shutdown", "preconfig", "singlestep", "one-insn-per-tb", "daemonize", "usb",
+        "enable-kvm", "only-migratable", "nodefaults", "no-user-config", "semihosting", "old-param", "no-nodefaults",
+        "enable-sync-profile", "xen-attach", "xen-domid-restrict", "no-frame", "localtime", "no-kvm", "nodefconfig",
+};
+
+static bool is_flag(const char *option) {
+        for (size_t i = 0; i < ELEMENTSOF(flags); i++)
+                if (strcmp(flags[i], option) == 0)
+                        return true;
+        return false;
+}
+
+/* Whether the comma-separated value has a "key=". ret (may be NULL) points behind it. */
+static bool has_key(const char *value, const char *key, const char **ret) {
+        size_t n = strlen(key);
+
+        for (const char *p = value; p; p = strchr(p, ',')) {
+                if (*p == ',')
+                        p++;
+                if (strncmp(p, key, n) == 0 && p[n] == '=') {
+                        if (ret)
+                                *ret = p + n + 1;
+                        return true;
+                }
+        }
+        return false;
+}
+
+/* "8G", "8192" (MiB) or "size=8G,slots=2,maxmem=16G" */
+static int parse_memory(const char *value, uint64_t *ret) {
+        _cleanup_free_ char *number = NULL;
+        const char *p = value;
+        uint64_t n;
+        int r;
+
+        (void) has_key(value, "size", &p);
+        number = strndup(p, strcspn(p, ","));
+        if (!number)
+                return -ENOMEM;
+
+        r = size_parse(number, &n);
+        if (r < 0)
+                return r;
+        if (strspn(number, "0123456789") == strlen(number) && __builtin_mul_overflow(n, UINT64_C(1) << 20, &n))
+                return -ERANGE;
+
+        *ret = n;
+        return 0;
+}
+
+static int check_memory(const char *value, uint64_t memory, struct qemu_args *args) {
+        char buf[SIZE_TEXT_MAX];
+        uint64_t n;
+
+        if (parse_memory(value, &n) < 0)
+                return log_error(-EINVAL, "QEMU's \"-m %s\" cannot be compared with --memory=%s. Leave -m out: it is added.",
+                                 value, size_format(memory, buf));
+        if (n != memory)
+                return log_error(-EINVAL, "QEMU's \"-m %s\" contradicts --memory=%s. Leave -m out: it is added.", value,
+                                 size_format(memory, buf));
+        args->memory = true;
+        return 0;
+}
+
+static int check_option(const char *option, const char *value, uint64_t memory, struct qemu_args *args) {
+        static const struct {
+                const char *option, *why;
+        } refused[] = {
+                { "mem-path", "the guest's memory comes from tdpd" },
+                { "mem-prealloc", "tdpd has populated the memory already" },
+                { "numa", "tdpd adds the guest's nodes together with its memory" },
+                { "daemonize", "tdpctl has to stay with QEMU until it ends; start tdpctl in the background instead" },
+                { "preconfig", "the mapping is built when the machine is complete" },
+        };
+
+        for (size_t i = 0; i < ELEMENTSOF(refused); i++)
+                if (strcmp(refused[i].option, option) == 0)
+                        return log_error(-EINVAL, "QEMU's option -%s cannot be used with \"tdpctl run\": %s.", option,
+                                         refused[i].why);
+
+        if (strcmp(option, "S") == 0)
+                args->stopped = true;
+        else if (strcmp(option, "enable-kvm") == 0 || strcmp(option, "accel") == 0)
+                args->accelerator = true;
+        else if (strcmp(option, "m") == 0 && value)
+                return check_memory(value, memory, args);
+        else if ((strcmp(option, "machine") == 0 || strcmp(option, "M") == 0) && value) {
+                if (has_key(value, "memory-backend", NULL))
+                        return log_error(-EINVAL, "QEMU's \"-%s %s\" names a memory backend, but the guest's memory comes "
+                                         "from tdpd. Leave memory-backend out.", option, value);
+                if (has_key(value, "accel", NULL))
+                        args->accelerator = true;
+        }
+        return 0;
+}
+
+int qemu_args_scan(char *const *argv, uint64_t memory, struct qemu_args *ret) {
+        struct qemu_args args = {};
+        int r;
+
+        for (size_t i = 1; argv[i]; i++) {
+                const char *option = argv[i], *value = NULL;
+
+                if (option[0] != '-')
+                        continue;
+                option += option[1] == '-' ? 2 : 1;
+                if (!is_flag(option) && argv[i + 1])
+                        value = argv[++i];
+
+                r = check_option(option, value, memory, &args);
+                if (r < 0)
+                        return r;
+        }
+
+        *ret = args;
+        return 0;
+}
+
+struct builder {
+        char **words;
+        size_t n;
+        int error;
+};
+
+static void add(struct builder *b, const char *format, ...) _printf_(2, 3);
+static void add(struct builder *b, const char *format, ...) {
+        va_list ap;
+
+        if (b->error < 0)
+                return;
+        va_start(ap, format);
+        if (vasprintf(&b->words[b->n], format, ap) < 0) {
+                b->words[b->n] = NULL;
+                b->error = -ENOMEM;
+        } else
+                b->n++;
+        va_end(ap);
+}
+
+static void add_memory(struct builder *b, const struct qemu_args *scanned, const struct qemu_part *parts, size_t n_parts) {
+        uint64_t total = 0;
+
+        for (size_t i = 0; i < n_parts; i++) {
+                add(b, "-object");
+                /* By path: /dev/fdset/N is not accepted for memory backends. */
+                add(b, "memory-backend-file,id=tdpd%zu,size=%llu,mem-path=/proc/self/fd/%d,share=on", i,
+                    (unsigned long long) parts[i].bytes, parts[i].fd);
+                total += parts[i].bytes;
+        }
+
+        if (!scanned->memory) {
+                add(b, "-m");
+                add(b, "size=%lluB", (unsigned long long) total);
+        }
+
+        if (n_parts == 1) {
+                /* Several -machine options are merged. */
+                add(b, "-machine");
+                add(b, "memory-backend=tdpd0");
+        } else
+                for (size_t i = 0; i < n_parts; i++) {
+                        add(b, "-numa");
+                        add(b, "node,nodeid=%zu,memdev=tdpd%zu", i, i);
+                }
+}
+
+int qemu_args_build(char *const *argv, const struct qemu_args *scanned, const struct qemu_part *parts, size_t n_parts,
+                    int qmp_fd, bool stop, char ***ret) {
+        struct builder b = {};
+        size_t n = 0;
+
+        while (argv[n])
+                n++;
+
+        b.words = calloc(n + 4 * n_parts + 16, sizeof(char *));
+        if (!b.words)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n; i++)
+                add(&b, "%s", argv[i]);
+        if (!scanned->accelerator) {
+                add(&b, "-accel");
+                add(&b, "kvm");
+        }
+        add_memory(&b, scanned, parts, n_parts);
+        add(&b, "-chardev");
+        add(&b, "socket,id=tdpd-qmp,fd=%d", qmp_fd);
+        add(&b, "-mon");
+        add(&b, "chardev=tdpd-qmp,mode=control");
+        if (stop && !scanned->stopped)
+                add(&b, "-S");
+
+        if (b.error < 0) {
+                qemu_args_free(b.words);
+                return b.error;
+        }
+        *ret = b.words;
+        return 0;
+}
+
+char **qemu_args_free(char **argv) {
+        for (size_t i = 0; argv && argv[i]; i++)
+                free(argv[i]);
+        free(argv);
+        return NULL;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "args.h"
+#include "cleanup.h"
+#include "tdp/tdp.h"
+
+/* A verb returns tdpctl's exit code. The table in verbs.c is the only list of them. */
+struct verb {
+        const char *name;
+        const char *arguments;          /* for the help text */
+        const char *help;               /* one line */
+        int min_args, max_args;         /* -1: any number */
+        uint32_t options;               /* OPT_BIT()s, apart from the global ones */
+        bool command;                   /* its arguments are another program's command line */
+        bool pager;
+        int failure;                    /* exit code if it does not come to run */
+        int (*run)(const struct args *args);
+        const char *notes;              /* further lines of help, or NULL */
+};
+
+extern const struct verb verbs[];
+extern const size_t n_verbs;
+
+const struct verb *verb_find(const char *name);
+
+int verb_status(const struct args *args);
+int verb_caps(const struct args *args);
+int verb_nodes(const struct args *args);
+int verb_vms(const struct args *args);
+int verb_jobs(const struct args *args);
+int verb_cancel(const struct args *args);
+int verb_show(const struct args *args);
+int verb_attach(const struct args *args);
+int verb_build(const struct args *args);
+int verb_release(const struct args *args);
+int verb_explain(const struct args *args);
+int verb_run(const struct args *args);
+
+DEFINE_CLEANUP_FUNC(struct tdp_ctx *, tdp_unref);
+DEFINE_CLEANUP_FUNC(struct tdp_value *, tdp_value_free);
+DEFINE_CLEANUP_FUNC(struct tdp_options *, tdp_options_free);
+DEFINE_CLEANUP_FUNC(struct tdp_plan *, tdp_plan_free);
+DEFINE_CLEANUP_FUNC(struct tdp_vm *, tdp_vm_free);
+DEFINE_CLEANUP_FUNC(struct tdp_node *, tdp_node_free);
+DEFINE_CLEANUP_FUNC(struct tdp_job *, tdp_job_free);
+DEFINE_CLEANUP_FUNC(struct tdp_memory *, tdp_memory_free);
+
+/* verb-show.c: the long form of a VM, for people or as JSON. */
+int show_vm(const struct args *args, const struct tdp_vm *vm);
+
+/* verb-explain.c: the options that were given, as a request's. Each call takes those that it knows. */
+enum request {
+        REQUEST_RESERVE,
+        REQUEST_ATTACH,
+        REQUEST_BUILD,
+};
+int request_options(const struct args *args, enum request request, struct tdp_options **ret);
