@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "bus-error.h"
+#include "bus-job.h"
+#include "bus-vm.h"
+#include "discover.h"
+#include "format.h"
+#include "log.h"
+#include "process.h"
+#include "vm.h"
+
+static int on_vmm_gone(sd_event_source *s, int fd, uint32_t revents, void *userdata) {
+        VM *vm = userdata;
+
+        log_info("VM %s: its VMM (pid %i) has gone", vm->name, (int) vm->pid);
+        vm->handle_source = sd_event_source_disable_unref(vm->handle_source);
+        return vm_release(vm, NULL);
+}
+
+/* What the attach is about, before any object of ours is touched. */
+typedef struct Attach {
+        int handle;
+        PolicyOutput policy;
+        uint64_t bytes;     /* all slots that can be built */
+        uint64_t page_size; /* the largest one that backs a slot */
+} Attach;
+
+static void attach_done(Attach *a) {
+        a->handle = safe_close(a->handle);
+}
+
+static int open_handle(Manager *m, int vm_fd, bool auto_slots, int *ret, sd_bus_error *error) {
+        int fd = handle_attach(m->options.device, vm_fd, auto_slots);
+
+        switch (fd) {
+        case -EBUSY:
+                return sd_bus_error_setf(error, TDP_ERROR_BUSY,
+                                         "this VM has a handle already: it is attached under another name, or by another "
+                                         "program");
+        case -EOPNOTSUPP:
+                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
+                                         "KVM must not map this VM's memory by itself: it is confidential, or has private "
+                                         "memory");
+        case -ESRCH:
+                return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_PROCESS, "the VM's VMM has gone");
+        case -EINVAL:
+                return sd_bus_error_setf(error, TDP_ERROR_NOT_VMM, "the kernel does not take this descriptor for a VM");
+        default:
+                if (fd < 0)
+                        return sd_bus_error_setf(error, TDP_ERROR_FAILED, "%s refused the VM: %s", m->options.device,
+                                                 strerror(-fd));
+                *ret = fd;
+                return 0;
+        }
+}
+
+static int measure(Attach *a) {
+        _cleanup_free_ struct kvm_gtdp_slot *slots = NULL;
+        size_t n;
+        int r;
+
+        r = handle_get_slots(a->handle, &slots, &n);
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < n; i++)
+                if (!(slots[i].flags & KVM_GTDP_SLOT_READONLY)) {
+                        a->bytes += slots[i].size;
+                        a->page_size = MAX_OF(a->page_size, slots[i].page_size);
+                }
+        return 0;
+}
+
+static int check_device(Manager *m, sd_bus_error *error) {
+        struct kvm_gtdp_info info;
+        int r = handle_get_info(m->options.device, &info);
+
+        if (r == -ENOENT)
+                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
+                                         "this kernel has no %s: install tdpd-kvm-modules and load its kvm.ko with "
+                                         "kvm-intel.ko or kvm-amd.ko, or attach with decision \"never\"",
+                                         m->options.device);
+        if (r == -EPROTO)
+                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
+                                         "%s speaks another version than %i: tdpd and tdpd-kvm-modules must fit together",
+                                         m->options.device, KVM_GTDP_ABI_VERSION);
+        if (r < 0)
+                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED, "%s cannot be used: %s", m->options.device,
+                                         strerror(-r));
+        return 0;
+}
+
+static void decide(Manager *m, const VM *joined, pid_t pid, const VMOptions *o, Attach *a) {
+        PolicyInput in = {
+                .asked = o->decision,
+                .asked_is_set = o->has_decision,
+                .bytes = joined ? joined->bytes : a->bytes,
+                .page_size = joined ? joined->page_size : a->page_size,
+                .vcpus = o->vcpus,
+                .max_level = o->max_level,
+        };
+
+        /* What the reservation said holds, unless this call says otherwise. */
+        if (joined && !o->has_decision && joined->options.has_decision) {
+                in.asked = joined->options.decision;
+                in.asked_is_set = true;
+        }
+        if (joined && o->vcpus == 0)
+                in.vcpus = joined->options.vcpus;
+
+        manager_policy_facts(m, &in);
+        in.memlock_known = process_get_memlock(pid, &in.memlock_limit) >= 0;
+        policy_decide(&in, &a->policy);
+}
+
+/* Opens the handle and decides.  Without the device only "never" goes on, and has no handle. */
+static int prepare(Manager *m, const VM *joined, int vm_fd, pid_t pid, const VMOptions *o, Attach *a,
+                   sd_bus_error *error) {
+        bool auto_slots = o->auto_slots;
+        int r;
+
+        r = check_device(m, error);
+        if (r < 0) {
+                decide(m, joined, pid, o, a);
+                if (a->policy.n_reasons > 0 && !streq(a->policy.reasons[0].word, "no-device")) {
+                        sd_bus_error_free(error);
+                        return 0;
+                }
+                return r;
+        }
+
+        r = open_handle(m, vm_fd, auto_slots, &a->handle, error);
+        if (r < 0)
+                return r;
+        r = measure(a);
+        if (r < 0)
+                return r;
+        decide(m, joined, pid, o, a);
+
+        /* Whether later slots are built is said at the attach, and for the decision we needed one. */
+        if (!a->policy.build && auto_slots) {
+                a->handle = safe_close(a->handle);
+                return open_handle(m, vm_fd, false, &a->handle, error);
+        }
+        return 0;
+}
+
+static int watch(VM *vm) {
+        int r;
+
+        if (vm->handle >= 0) {
+                /* EPOLLHUP needs no asking for. */
+                r = sd_event_add_io(vm->manager->event, &vm->handle_source, vm->handle, 0, on_vmm_gone, vm);
+                if (r < 0)
+                        return r;
+        }
+        return sd_event_add_io(vm->manager->event, &vm->pidfd_source, vm->pidfd, EPOLLIN, on_vmm_gone, vm);
+}
+
+static void unwatch(VM *vm) {
+        vm->handle_source = sd_event_source_disable_unref(vm->handle_source);
+        vm->pidfd_source = sd_event_source_disable_unref(vm->pidfd_source);
+        vm->handle = safe_close(vm->handle);
+        vm->pidfd = safe_close(vm->pidfd);
+        vm->pid = 0;
+}
+
+/* The job that tells of the end, with or without work to do. */
+static int start_job(VM *vm, uid_t uid, const VMOptions *o, Job **ret, sd_bus_error *error) {
+        int r;
+
+        if (vm->policy.build)
+                return vm_start_build(vm, uid, JOB_ATTACH, o->max_level, ret, error);
+
+        r = job_new(vm, uid, JOB_ATTACH, ret, error);
+        if (r < 0)
+                return r;
+        r = job_end_soon(*ret);
+        if (r < 0)
+                job_free(*ret);
+        return r;
+}
+
+int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_taken, pid_t pid, int pidfd_taken,
+              const VMOptions *o, VM **ret, sd_bus_error *error) {
+        /* The VM's fd keeps the VM, and is not ours to keep: it goes at the end, whatever happens. */
+        _cleanup_close_ int vm_fd = vm_fd_taken, pidfd = pidfd_taken;
+        _cleanup_(attach_done) Attach a = { .handle = -1 };
+        PolicyOutput policy_before = {};
+        VM *vm = joined;
+        Job *j;
+        int r;
+
+        r = prepare(m, joined, vm_fd, pid, o, &a, error);
+        if (r < 0)
+                return r;
+
+        if (!joined) {
+                r = vm_new(m, name, uid, VM_ATTACHED, o, a.bytes, error, &vm);
+                if (r < 0)
+                        return r;
+                vm->page_size = a.page_size;
+        }
+        policy_before = vm->policy;
+        vm->policy = a.policy;
+        vm->handle = TAKE_FD(a.handle);
+        vm->pidfd = TAKE_FD(pidfd);
+        vm->pid = pid;
+
+        r = watch(vm);
+        if (r >= 0)
+                r = start_job(vm, uid, o, &j, error);
+        if (r < 0)
+                goto fail;
+
+        if (joined)
+                vm_event(vm, VM_EVENT_ATTACH);
+        else
+                bus_vm_added(vm);
+        if (vm->policy.build)
+                vm_event(vm, VM_EVENT_BUILD_START);
+        bus_job_added(j);
+        log_info("VM %s of user %u: attached to pid %i, %s, decision %s (%s)", vm->name, vm->uid, (int) pid,
+                 format_bytes(vm->bytes), vm->policy.build ? "build" : "skip", vm->policy.reasons[0].word);
+        *ret = vm;
+        return 0;
+
+fail:
+        if (!joined) {
+                vm_free(vm);
+                return r;
+        }
+        unwatch(vm);
+        vm->policy = policy_before;
+        return r;
+}

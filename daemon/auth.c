@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "auth.h"
+
+#include <errno.h>
+
+#include "bus-error.h"
+#include "vm.h"
+
+static void unrefp(sd_bus_message **m) {
+        sd_bus_message_unref(*m);
+}
+
+static int refuse(sd_bus_error *error) {
+        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED,
+                                 "the bus does not say who you are, so this is refused: check the bus daemon");
+}
+
+static int has_gid(sd_bus_message *m, gid_t gid, bool *ret) {
+        const uint32_t *gids;
+        size_t size;
+        int r;
+
+        r = sd_bus_message_enter_container(m, 'v', "au");
+        if (r < 0)
+                return r;
+        r = sd_bus_message_read_array(m, 'u', (const void **) &gids, &size);
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < size / sizeof(uint32_t); i++)
+                *ret = *ret || gids[i] == gid;
+        return sd_bus_message_exit_container(m);
+}
+
+static int read_credentials(Manager *m, sd_bus_message *reply, Caller *ret) {
+        Caller c = { .uid = (uid_t) -1 };
+        bool has_uid = false;
+        int r;
+
+        r = sd_bus_message_enter_container(reply, 'a', "{sv}");
+        if (r < 0)
+                return r;
+        while ((r = sd_bus_message_enter_container(reply, 'e', "sv")) > 0) {
+                const char *key;
+                uint32_t v;
+
+                r = sd_bus_message_read(reply, "s", &key);
+                if (r < 0)
+                        return r;
+                if (streq(key, "UnixUserID")) {
+                        r = sd_bus_message_read(reply, "v", "u", &v);
+                        c.uid = v;
+                        has_uid = r >= 0;
+                } else if (streq(key, "ProcessID")) {
+                        r = sd_bus_message_read(reply, "v", "u", &v);
+                        c.pid = (pid_t) v;
+                } else if (streq(key, "UnixGroupIDs") && m->has_group)
+                        r = has_gid(reply, m->group, &c.is_member);
+                else
+                        r = sd_bus_message_skip(reply, "v");
+                if (r < 0)
+                        return r;
+                r = sd_bus_message_exit_container(reply);
+                if (r < 0)
+                        return r;
+        }
+        if (r < 0)
+                return r;
+        if (!has_uid)
+                return -ENODATA;
+        *ret = c;
+        return 0;
+}
+
+int auth_get_caller(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
+        _cleanup_(unrefp) sd_bus_message *reply = NULL;
+        const char *sender = sd_bus_message_get_sender(message);
+        int r;
+
+        if (!sender)
+                return refuse(error);
+        /* The groups in this answer are those of the socket when it was connected (SO_PEERGROUPS). */
+        r = sd_bus_call_method(m->bus, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus",
+                               "GetConnectionCredentials", NULL, &reply, "s", sender);
+        if (r < 0)
+                return refuse(error);
+        r = read_credentials(m, reply, ret);
+        if (r < 0)
+                return refuse(error);
+        return 0;
+}
+
+int auth_may_create(Manager *m, const Caller *c, sd_bus_error *error) {
+        if (c->uid == 0 || c->is_member)
+                return 0;
+        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED,
+                                 "user %u may not do this: only root and group \"%s\" may; join the group, and log in "
+                                 "again",
+                                 c->uid, m->config.group);
+}
+
+int auth_may_change(Manager *m, const Caller *c, const VM *vm, sd_bus_error *error) {
+        int r;
+
+        r = auth_may_create(m, c, error);
+        if (r < 0)
+                return r;
+        if (c->uid == 0 || c->uid == vm->uid)
+                return 0;
+        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED,
+                                 "VM \"%s\" belongs to user %u and you are user %u: only its owner and root may do this",
+                                 vm->name, vm->uid, c->uid);
+}
+
+int auth_may_take(const Caller *c, pid_t pid, uid_t uid, sd_bus_error *error) {
+        if (c->uid == 0 || c->uid == uid)
+                return 0;
+        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED,
+                                 "process %i belongs to user %u and you are user %u: only its owner and root may do this",
+                                 (int) pid, uid, c->uid);
+}

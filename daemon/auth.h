@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* Who asks, and what they may do.  Whatever cannot be found out means no. */
+
+#include "manager.h"
+
+typedef struct Caller {
+        uid_t uid;
+        pid_t pid;
+        bool is_member; /* of the configured group */
+} Caller;
+
+/* The subject is the sender's bus name, as the bus driver knows it: a pid can be somebody else's by now. */
+int auth_get_caller(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error);
+
+/* NotPermitted, in "error", if not. */
+int auth_may_create(Manager *m, const Caller *c, sd_bus_error *error);
+int auth_may_change(Manager *m, const Caller *c, const VM *vm, sd_bus_error *error);
+/* To take the VM of a process that "uid" owns. */
+int auth_may_take(const Caller *c, pid_t pid, uid_t uid, sd_bus_error *error);

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "bus-explain.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "bus-error.h"
+#include "handle.h"
+#include "manager.h"
+#include "name.h"
+#include "options.h"
+
+static int append_plan(sd_bus_message *reply, const VMOptions *o, const Placement *p, const PolicyOutput *out) {
+        _cleanup_free_ char *nodes = NULL;
+        IdSet set = {};
+        int r;
+
+        for (size_t i = 0; i < p->n_parts; i++)
+                idset_add(&set, p->parts[i].node);
+        r = idset_format(&set, &nodes);
+        if (r < 0)
+                return r;
+
+        r = sd_bus_message_open_container(reply, 'a', "{sv}");
+        if (r < 0)
+                return r;
+        r = sd_bus_message_append(reply, "{sv}{sv}{sv}{sv}{sv}{sv}{sv}", "bytes", "t", o->bytes, "page-size", "t",
+                                  p->page_size, "nodes", "s", nodes, "leaves", "t", out->leaves, "saved-usec", "t",
+                                  out->saved_usec, "build-usec", "t", out->build_usec, "pinned-bytes", "t",
+                                  out->pinned_bytes);
+        if (r < 0)
+                return r;
+
+        r = sd_bus_message_open_container(reply, 'e', "sv");
+        if (r >= 0)
+                r = sd_bus_message_append(reply, "s", "parts");
+        if (r >= 0)
+                r = sd_bus_message_open_container(reply, 'v', "a(ut)");
+        if (r >= 0)
+                r = sd_bus_message_open_container(reply, 'a', "(ut)");
+        for (size_t i = 0; i < p->n_parts && r >= 0; i++)
+                r = sd_bus_message_append(reply, "(ut)", p->parts[i].node, p->parts[i].bytes);
+        for (unsigned i = 0; i < 4 && r >= 0; i++)
+                r = sd_bus_message_close_container(reply);
+        return r;
+}
+
+static int append_reasons(sd_bus_message *reply, const PolicyOutput *out, const char *no_pages) {
+        int r;
+
+        r = sd_bus_message_open_container(reply, 'a', "(ss)");
+        for (size_t i = 0; i < out->n_reasons && r >= 0; i++) {
+                const PolicyReason *reason = &out->reasons[i];
+
+                r = sd_bus_message_append(reply, "(ss)", reason->word,
+                                          no_pages && streq(reason->word, "no-pages") ? no_pages : reason->text);
+        }
+        return r < 0 ? r : sd_bus_message_close_container(reply);
+}
+
+int bus_method_explain(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+        __attribute__((cleanup(sd_bus_message_unrefp))) sd_bus_message *reply = NULL;
+        __attribute__((cleanup(sd_bus_error_free))) sd_bus_error no_pages = SD_BUS_ERROR_NULL;
+        _cleanup_(node_table_freep) NodeTable *nodes = NULL;
+        _cleanup_free_ Claim *claims = NULL;
+        _cleanup_(placement_done) Placement placement = {};
+        PlacementRequest request;
+        PolicyOutput out;
+        PolicyInput in = {};
+        Manager *m = userdata;
+        size_t n_claims;
+        VMOptions o;
+        int r;
+
+        r = options_read(message, OPTION_EXPLAIN, &o, error);
+        if (r < 0)
+                return r;
+        if (o.name && !vm_name_is_valid(o.name))
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID, "name \"%.80s\" is not plain", o.name);
+        request = (PlacementRequest) {
+                .bytes = o.bytes,
+                .page_size = o.page_size,
+                .has_nodes = o.has_nodes,
+                .nodes = o.nodes,
+                .numa_mode = o.numa_mode,
+        };
+
+        r = manager_load_nodes(m, &nodes, error);
+        if (r < 0)
+                return r;
+        r = manager_claims(m, &claims, &n_claims);
+        if (r < 0)
+                return r;
+        r = placement_make(nodes, claims, n_claims, &request, &placement, &no_pages);
+        if (r < 0) {
+                /* Too few pages is an answer, all else is a question that makes no sense. */
+                if (!sd_bus_error_has_name(&no_pages, TDP_ERROR_NO_PAGES))
+                        return sd_bus_error_is_set(&no_pages) ? sd_bus_error_copy(error, &no_pages) : r;
+                in.has_no_pages = true;
+                placement.page_size = o.page_size ?: base_page_size();
+        }
+
+        in.asked = o.decision;
+        in.asked_is_set = o.has_decision;
+        in.bytes = o.bytes;
+        in.page_size = placement.page_size;
+        in.vcpus = o.vcpus;
+        in.max_level = o.max_level;
+        manager_policy_facts(m, &in);
+        policy_decide(&in, &out);
+
+        r = sd_bus_message_new_method_return(message, &reply);
+        if (r < 0)
+                return r;
+        r = sd_bus_message_append(reply, "s", out.build ? "build" : "skip");
+        if (r < 0)
+                return r;
+        r = append_reasons(reply, &out, no_pages.message);
+        if (r < 0)
+                return r;
+        r = append_plan(reply, &o, &placement, &out);
+        if (r < 0)
+                return r;
+        return sd_bus_send(NULL, reply, NULL);
+}
+
+static int append_kernel_info(sd_bus_message *reply, const struct kvm_gtdp_info *info) {
+        static const uint64_t leaf_sizes[] = { 0, KIB(4), MIB(2), GIB(1) };
+        _cleanup_free_ const char **names = NULL;
+        int r;
+
+        r = handle_features(info->features, &names);
+        if (r < 0)
+                return r;
+        r = sd_bus_message_append(reply, "{sv}{sv}{sv}{sv}{sv}", "device", "b", true, "mode", "s",
+                                  handle_mode_to_string(info->mode), "abi-version", "u", info->abi_version,
+                                  "root-level", "u", info->root_level, "max-leaf", "t",
+                                  info->max_leaf_level < ELEMENTSOF(leaf_sizes) ? leaf_sizes[info->max_leaf_level] : 0);
+        if (r < 0)
+                return r;
+        r = sd_bus_message_open_container(reply, 'e', "sv");
+        if (r >= 0)
+                r = sd_bus_message_append(reply, "s", "features");
+        if (r >= 0)
+                r = sd_bus_message_open_container(reply, 'v', "as");
+        if (r >= 0)
+                r = sd_bus_message_append_strv(reply, (char **) names);
+        if (r >= 0)
+                r = sd_bus_message_close_container(reply);
+        return r < 0 ? r : sd_bus_message_close_container(reply);
+}
+
+int bus_get_kernel(sd_bus *bus, const char *path, const char *interface, const char *property, sd_bus_message *reply,
+                   void *userdata, sd_bus_error *error) {
+        Manager *m = userdata;
+        struct kvm_gtdp_info info;
+        int r, k;
+
+        k = handle_get_info(m->options.device, &info);
+        r = sd_bus_message_open_container(reply, 'a', "{sv}");
+        if (r < 0)
+                return r;
+        if (k < 0)
+                r = sd_bus_message_append(reply, "{sv}{sv}{sv}", "device", "b", false, "mode", "s", "none", "error", "s",
+                                          k == -ENOENT  ? "no device: load the kvm modules of tdpd-kvm-modules"
+                                          : k == -EPROTO ? "the device speaks another version than this tdpd"
+                                                         : strerror(-k));
+        else
+                r = append_kernel_info(reply, &info);
+        if (r < 0)
+                return r;
+        return sd_bus_message_close_container(reply);
+}

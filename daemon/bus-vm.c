@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "bus-vm.h"
+
+#include <errno.h>
+
+#include "auth.h"
+#include "bus-error.h"
+#include "bus-job.h"
+#include "bus-vm-stats.h"
+#include "log.h"
+#include "vm.h"
+
+#define VM_PREFIX "/org/tdpd1/vm"
+
+static int authorise(VM *vm, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
+        int r;
+
+        r = auth_get_caller(vm->manager, message, ret, error);
+        if (r < 0)
+                return r;
+        return auth_may_change(vm->manager, ret, vm, error);
+}
+
+static int method_get_memory(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+        __attribute__((cleanup(sd_bus_message_unrefp))) sd_bus_message *reply = NULL;
+        VM *vm = userdata;
+        Caller caller;
+        int r;
+
+        r = authorise(vm, message, &caller, error);
+        if (r < 0)
+                return r;
+        if (!vm->memory)
+                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
+                                         "VM \"%s\" brought its own memory: only reserved VMs have some of ours", vm->name);
+        /* A descriptor before its pages are there would be a promise, and a promise can end in SIGBUS. */
+        if (vm->state == VM_RESERVED || vm->releasing)
+                return sd_bus_error_setf(error, TDP_ERROR_BUSY, "VM \"%s\" is %s: %s", vm->name,
+                                         vm_state_to_string(vm->state),
+                                         vm->releasing ? "its memory is on its way back"
+                                                       : "wait for the end of its job to have the memory");
+
+        r = sd_bus_message_new_method_return(message, &reply);
+        if (r < 0)
+                return r;
+        r = sd_bus_message_open_container(reply, 'a', "(stuh)");
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < vm->memory->n_parts; i++) {
+                MemoryPart *part = &vm->memory->parts[i];
+
+                r = sd_bus_message_append(reply, "(stuh)", part->name, part->bytes, part->node, part->fd);
+                if (r < 0)
+                        return r;
+        }
+        r = sd_bus_message_close_container(reply);
+        if (r < 0)
+                return r;
+        return sd_bus_send(NULL, reply, NULL);
+}
+
+static int method_build(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+        VM *vm = userdata;
+        VMOptions options;
+        Caller caller;
+        Job *j;
+        int r;
+
+        r = options_read(message, OPTION_BUILD, &options, error);
+        if (r < 0)
+                return r;
+        r = authorise(vm, message, &caller, error);
+        if (r < 0)
+                return r;
+
+        /* Whoever calls this has decided. */
+        if (options.has_decision && options.decision == DECISION_NEVER)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID, "a build with decision \"never\" makes no sense");
+        if (vm_state_next(vm->state, VM_EVENT_BUILD_START) < 0)
+                return sd_bus_error_setf(error, TDP_ERROR_BUSY,
+                                         "VM \"%s\" is %s: it can be built when it is attached, built or healing", vm->name,
+                                         vm_state_to_string(vm->state));
+        if (vm->handle < 0)
+                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
+                                         "VM \"%s\" was attached without %s: load the modules of tdpd-kvm-modules, "
+                                         "release the VM and attach it again",
+                                         vm->name, vm->manager->options.device);
+
+        r = vm_start_build(vm, caller.uid, JOB_BUILD, options.max_level, &j, error);
+        if (r < 0)
+                return r;
+        vm_event(vm, VM_EVENT_BUILD_START);
+        bus_job_added(j);
+        return sd_bus_reply_method_return(message, "o", j->path);
+}
+
+int bus_vm_release(VM *vm, sd_bus_message *message, sd_bus_error *error) {
+        Caller caller;
+        int r;
+
+        r = authorise(vm, message, &caller, error);
+        if (r < 0)
+                return r;
+        r = vm_release(vm, message);
+        if (r < 0)
+                return r;
+        return 1; /* the reply comes when all is back */
+}
+
+static int method_release(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+        return bus_vm_release(userdata, message, error);
+}
+
+static int get_state(sd_bus *bus, const char *path, const char *interface, const char *property,
+                     sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        VM *vm = userdata;
+
+        (void) vm_stats(vm); /* "built" only if it is still true */
+        return sd_bus_message_append(reply, "s", vm_state_to_string(vm->state));
+}
+
+static int get_nodes(sd_bus *bus, const char *path, const char *interface, const char *property,
+                     sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        _cleanup_free_ char *nodes = NULL;
+        VM *vm = userdata;
+        int r;
+
+        r = idset_format(&vm->nodes, &nodes);
+        if (r < 0)
+                return r;
+        return sd_bus_message_append(reply, "s", nodes);
+}
+
+static int get_decision(sd_bus *bus, const char *path, const char *interface, const char *property,
+                        sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        VM *vm = userdata;
+
+        return sd_bus_message_append(reply, "s", vm->policy.build ? "build" : "skip");
+}
+
+static int get_reasons(sd_bus *bus, const char *path, const char *interface, const char *property,
+                       sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        VM *vm = userdata;
+        int r;
+
+        r = sd_bus_message_open_container(reply, 'a', "(ss)");
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < vm->policy.n_reasons; i++) {
+                r = sd_bus_message_append(reply, "(ss)", vm->policy.reasons[i].word, vm->policy.reasons[i].text);
+                if (r < 0)
+                        return r;
+        }
+        return sd_bus_message_close_container(reply);
+}
+
+VM *bus_vm_from_path(Manager *m, const char *path) {
+        _cleanup_free_ char *name = NULL;
+
+        if (sd_bus_path_decode(path, VM_PREFIX, &name) <= 0)
+                return NULL;
+        return vm_find(m, name);
+}
+
+static int find(sd_bus *bus, const char *path, const char *interface, void *userdata, void **ret_found,
+                sd_bus_error *error) {
+        *ret_found = bus_vm_from_path(userdata, path);
+        return *ret_found != NULL;
+}
+
+static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***ret_nodes, sd_bus_error *error) {
+        Manager *m = userdata;
+        VM *vm, *tmp;
+        size_t n = 0;
+        char **nodes;
+
+        nodes = calloc(HASH_COUNT(m->vms) + 1, sizeof(char *));
+        if (!nodes)
+                return -ENOMEM;
+        HASH_ITER(hh, m->vms, vm, tmp) {
+                nodes[n] = strdup(vm->path);
+                if (!nodes[n++]) {
+                        while (n-- > 0)
+                                free(nodes[n]);
+                        free(nodes);
+                        return -ENOMEM;
+                }
+        }
+        *ret_nodes = nodes;
+        return 0;
+}
+
+static void check(int r, const char *what) {
+        if (r < 0)
+                log_warning_errno(r, "Signal %s cannot be sent", what);
+}
+
+void bus_vm_added(VM *vm) {
+        sd_bus *bus = vm->manager->bus;
+
+        check(sd_bus_emit_object_added(bus, vm->path), "InterfacesAdded");
+        check(sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "VMAdded", "so", vm->name, vm->path), "VMAdded");
+}
+
+void bus_vm_removed(VM *vm) {
+        sd_bus *bus = vm->manager->bus;
+
+        check(sd_bus_emit_object_removed(bus, vm->path), "InterfacesRemoved");
+        check(sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "VMRemoved", "so", vm->name, vm->path),
+              "VMRemoved");
+}
+
+void bus_vm_changed(VM *vm, const char *property) {
+        check(sd_bus_emit_properties_changed(vm->manager->bus, vm->path, "org.tdpd1.VM", property, NULL),
+              "PropertiesChanged");
+}
+
+#define CONST   SD_BUS_VTABLE_PROPERTY_CONST
+#define CHANGES SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE
+
+static const sd_bus_vtable vtable[] = {
+        SD_BUS_VTABLE_START(0),
+        SD_BUS_METHOD_WITH_ARGS("GetMemory", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(stuh)", parts), method_get_memory,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Build", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("o", job), method_build,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("Release", "", "", method_release, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_PROPERTY("Name", "s", NULL, offsetof(VM, name), CONST),
+        SD_BUS_PROPERTY("State", "s", get_state, 0, CHANGES),
+        SD_BUS_PROPERTY("Pid", "u", NULL, offsetof(VM, pid), 0),
+        SD_BUS_PROPERTY("Uid", "u", NULL, offsetof(VM, uid), CONST),
+        SD_BUS_PROPERTY("Bytes", "t", NULL, offsetof(VM, bytes), CONST),
+        SD_BUS_PROPERTY("PageSize", "t", NULL, offsetof(VM, page_size), CONST),
+        SD_BUS_PROPERTY("Nodes", "s", get_nodes, 0, CONST),
+        SD_BUS_PROPERTY("Decision", "s", get_decision, 0, 0),
+        SD_BUS_PROPERTY("Reasons", "a(ss)", get_reasons, 0, 0),
+        SD_BUS_PROPERTY("MappedBytes", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("PinnedBytes", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("BuiltBytes", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("Leaves1G", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("Leaves2M", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("Leaves4K", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("Holes", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("HoleReasons", "a{st}", bus_vm_get_hole_reasons, 0, 0),
+        SD_BUS_PROPERTY("FaultsSinceBuild", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("FaultsOther", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("TablePages", "a{ut}", bus_vm_get_table_pages, 0, 0),
+        SD_BUS_PROPERTY("PopulateUSec", "t", NULL, offsetof(VM, populate_usec), 0),
+        SD_BUS_PROPERTY("BuildUSec", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("Generation", "t", NULL, offsetof(VM, generation), 0),
+        SD_BUS_VTABLE_END,
+};
+
+int bus_vm_register(Manager *m) {
+        int r;
+
+        r = sd_bus_add_fallback_vtable(m->bus, NULL, VM_PREFIX, "org.tdpd1.VM", vtable, find, m);
+        if (r < 0)
+                return r;
+        return sd_bus_add_node_enumerator(m->bus, NULL, VM_PREFIX, enumerate, m);
+}

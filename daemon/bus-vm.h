@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "manager.h"
+
+int bus_vm_register(Manager *m);
+void bus_vm_added(VM *vm);
+void bus_vm_removed(VM *vm);
+void bus_vm_changed(VM *vm, const char *property);
+/* The VM of an object path, or NULL. */
+VM *bus_vm_from_path(Manager *m, const char *path);
+int bus_vm_release(VM *vm, sd_bus_message *message, sd_bus_error *error);

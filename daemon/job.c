@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "job.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <utlist.h>
+
+#include "bus-error.h"
+#include "bus-job.h"
+#include "log.h"
+#include "vm.h"
+
+#define PROGRESS_USEC (UINT64_C(100) * 1000)
+
+static const char *const type_table[_JOB_TYPE_MAX] = {
+        [JOB_RESERVE] = "reserve",
+        [JOB_ATTACH] = "attach",
+        [JOB_BUILD] = "build",
+};
+
+static const char *const phase_table[_JOB_PHASE_MAX] = {
+        [JOB_PHASE_POPULATE] = "populate",
+        [JOB_PHASE_BUILD] = "build",
+};
+
+const char *job_type_to_string(JobType t) {
+        return t < _JOB_TYPE_MAX ? type_table[t] : NULL;
+}
+
+const char *job_phase_to_string(JobPhase p) {
+        return p < _JOB_PHASE_MAX ? phase_table[p] : NULL;
+}
+
+const char *job_state_to_string(const Job *j) {
+        return j->canceling ? "canceling" : "running";
+}
+
+int job_new(VM *vm, uid_t uid, JobType type, Job **ret, sd_bus_error *error) {
+        _cleanup_(job_freep) Job *j = NULL;
+        Manager *m = vm->manager;
+        int r;
+
+        if (vm->job)
+                return sd_bus_error_setf(error, TDP_ERROR_BUSY,
+                                         "VM \"%s\" has job %" PRIu32 " (%s) running: wait for its end, or cancel it",
+                                         vm->name, vm->job->id, job_type_to_string(vm->job->type));
+
+        j = calloc(1, sizeof(*j));
+        if (!j)
+                return -ENOMEM;
+        j->type = type;
+        j->phase = type == JOB_RESERVE ? JOB_PHASE_POPULATE : JOB_PHASE_BUILD;
+        r = charge_take(&j->charge, &m->accounts, uid, 0, 0, 1, error);
+        if (r < 0)
+                return r;
+        j->id = m->last_job_id + 1;
+        if (asprintf(&j->path, "/org/tdpd1/job/%" PRIu32, j->id) < 0) {
+                j->path = NULL;
+                return -ENOMEM;
+        }
+
+        m->last_job_id = j->id;
+        j->manager = m;
+        j->vm = vm;
+        vm->job = j;
+        DL_APPEND(m->jobs, j);
+        *ret = TAKE_PTR(j);
+        return 0;
+}
+
+Job *job_free(Job *j) {
+        if (!j)
+                return NULL;
+
+        sd_event_source_disable_unref(j->timer);
+        populate_free(j->populate);
+        build_free(j->build);
+        if (j->manager) {
+                DL_DELETE(j->manager->jobs, j);
+                j->vm->job = NULL;
+        }
+        charge_return(&j->charge);
+        sd_bus_error_free(&j->error);
+        free(j->path);
+        free(j);
+        return NULL;
+}
+
+Job *job_find(Manager *m, uint32_t id) {
+        Job *j;
+
+        DL_FOREACH(m->jobs, j)
+                if (j->id == id)
+                        return j;
+        return NULL;
+}
+
+Worker *job_worker(const Job *j) {
+        if (j->populate)
+                return populate_worker(j->populate);
+        return j->build ? build_worker(j->build) : NULL;
+}
+
+uint64_t job_progress(const Job *j) {
+        Worker *w = job_worker(j);
+
+        return w ? MIN_OF(worker_progress(w), j->total) : j->done;
+}
+
+static int on_progress(sd_event_source *s, uint64_t usec, void *userdata) {
+        Job *j = userdata;
+        uint64_t done = job_progress(j);
+
+        if (done != j->done) {
+                j->done = done;
+                bus_job_changed(j, "Done");
+        }
+        (void) sd_event_source_set_time_relative(s, PROGRESS_USEC);
+        return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+}
+
+int job_watch(Job *j, JobPhase phase, uint64_t total) {
+        j->phase = phase;
+        j->total = total;
+        (void) sd_event_now(j->manager->event, CLOCK_MONOTONIC, &j->started_usec);
+        return sd_event_add_time_relative(j->manager->event, &j->timer, CLOCK_MONOTONIC, PROGRESS_USEC, 0,
+                                          on_progress, j);
+}
+
+void job_cancel(Job *j) {
+        Worker *w = job_worker(j);
+
+        if (j->canceling)
+                return;
+        j->canceling = true;
+        bus_job_changed(j, "State");
+        if (w)
+                worker_cancel(w);
+}
+
+void job_fail(Job *j, const sd_bus_error *e) {
+        j->failed = true;
+        sd_bus_error_free(&j->error);
+        if (sd_bus_error_copy(&j->error, e) == 0 || !sd_bus_error_is_set(&j->error))
+                (void) sd_bus_error_set_const(&j->error, TDP_ERROR_FAILED, "no memory for the daemon itself");
+}
+
+void job_end(Job *j) {
+        const char *result = "done";
+
+        if (j->failed)
+                result = streq(j->error.name, TDP_ERROR_CANCELED) ? "canceled" : "failed";
+
+        log_info("Job %" PRIu32 " (%s) of VM %s: %s%s%s", j->id, job_type_to_string(j->type), j->vm->name, result,
+                 j->failed ? ": " : "", j->failed ? j->error.message : "");
+        bus_job_removed(j, result);
+        job_free(j);
+}
+
+static int on_end_soon(sd_event_source *s, void *userdata) {
+        job_end(userdata);
+        return 0;
+}
+
+int job_end_soon(Job *j) {
+        j->timer = sd_event_source_disable_unref(j->timer);
+        return sd_event_add_defer(j->manager->event, &j->timer, on_end_soon, j);
+}

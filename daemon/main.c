@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "handle.h"
+#include "log.h"
+#include "manager.h"
+#include "worker.h"
+
+static void help(void) {
+        printf("tdpd [OPTIONS...]\n\n"
+               "Reserves, populates, builds and pins the memory of virtual machines.\n\n"
+               "  -h --help             Show this help\n"
+               "     --version          Show the version\n"
+               "     --config=FILE      Read FILE instead of " CONFIG_PATH_DEFAULT "\n"
+               "     --bus=ADDRESS      Serve on this bus instead of the system bus\n"
+               "     --sysfs-root=DIR   Read NUMA nodes and pools below DIR instead of /sys\n"
+               "     --device=PATH      Use PATH instead of " KVM_DEVICE_DEFAULT "\n"
+               "     --dump-config      Print the configuration file with all defaults\n\n"
+               "See tdpd(8) and tdpd.conf(5).\n");
+}
+
+/* > 0: go on, 0: done. */
+static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
+        enum {
+                ARG_VERSION = 0x100,
+                ARG_CONFIG,
+                ARG_BUS,
+                ARG_SYSFS_ROOT,
+                ARG_DEVICE,
+                ARG_DUMP_CONFIG,
+        };
+        static const struct option options[] = {
+                { "help", no_argument, NULL, 'h' },
+                { "version", no_argument, NULL, ARG_VERSION },
+                { "config", required_argument, NULL, ARG_CONFIG },
+                { "bus", required_argument, NULL, ARG_BUS },
+                { "sysfs-root", required_argument, NULL, ARG_SYSFS_ROOT },
+                { "device", required_argument, NULL, ARG_DEVICE },
+                { "dump-config", no_argument, NULL, ARG_DUMP_CONFIG },
+                {},
+        };
+        int c;
+
+        while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0)
+                switch (c) {
+                case 'h':
+                        help();
+                        return 0;
+                case ARG_VERSION:
+                        printf("tdpd %s\n", TDPD_VERSION);
+                        return 0;
+                case ARG_CONFIG:
+                        o->config_path = optarg;
+                        break;
+                case ARG_BUS:
+                        o->bus_address = optarg;
+                        break;
+                case ARG_SYSFS_ROOT:
+                        o->sysfs_root = optarg;
+                        break;
+                case ARG_DEVICE:
+                        o->device = optarg;
+                        break;
+                case ARG_DUMP_CONFIG:
+                        return config_dump(stdout);
+                default: /* getopt has said what is wrong */
+                        fprintf(stderr, "Try 'tdpd --help'.\n");
+                        return -EINVAL;
+                }
+
+        if (optind < argc) {
+                fprintf(stderr, "tdpd: argument \"%s\" makes no sense, there are only options. Try 'tdpd --help'.\n",
+                        argv[optind]);
+                return -EINVAL;
+        }
+        return 1;
+}
+
+static int block_signals(void) {
+        sigset_t set;
+
+        /* Before any thread: the event loop takes them from here. */
+        sigemptyset(&set);
+        sigaddset(&set, SIGTERM);
+        sigaddset(&set, SIGINT);
+        if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+                return -errno;
+        if (signal(SIGPIPE, SIG_IGN) == SIG_ERR)
+                return -errno;
+        return worker_setup_signals();
+}
+
+int main(int argc, char *argv[]) {
+        ManagerOptions options = { .sysfs_root = "/sys", .device = KVM_DEVICE_DEFAULT };
+        _cleanup_(manager_freep) Manager *m = NULL;
+        int r;
+
+        log_setup();
+        r = parse_argv(argc, argv, &options);
+        if (r <= 0)
+                return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+
+        r = block_signals();
+        if (r < 0)
+                return log_error_errno(r, "Signals cannot be set up"), EXIT_FAILURE;
+        r = manager_new(&options, &m);
+        if (r < 0)
+                return EXIT_FAILURE;
+        r = manager_startup(m);
+        if (r < 0)
+                return EXIT_FAILURE;
+        r = manager_run(m);
+        return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

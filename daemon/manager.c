@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "manager.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <signal.h>
+#include <systemd/sd-daemon.h>
+
+#include "bus-error.h"
+#include "bus-job.h"
+#include "bus-manager.h"
+#include "bus-node.h"
+#include "bus-vm.h"
+#include "handle.h"
+#include "job.h"
+#include "log.h"
+#include "vm.h"
+
+#define BUS_NAME "org.tdpd1"
+
+Manager *manager_free(Manager *m) {
+        VM *vm, *tmp;
+
+        if (!m)
+                return NULL;
+
+        HASH_ITER(hh, m->vms, vm, tmp)
+                vm_free(vm);
+        sd_bus_flush_close_unref(m->bus);
+        sd_event_unref(m->event);
+        config_done(&m->config);
+        free(m->bus_nodes);
+        free(m);
+        return NULL;
+}
+
+int manager_new(const ManagerOptions *options, Manager **ret) {
+        _cleanup_(manager_freep) Manager *m = NULL;
+        const char *path = options->config_path ?: CONFIG_PATH_DEFAULT;
+        int r;
+
+        m = calloc(1, sizeof(*m));
+        if (!m)
+                return log_oom();
+        m->options = *options;
+
+        r = config_init(&m->config);
+        if (r < 0)
+                return log_error_errno(r, "The configuration's defaults make no sense");
+        r = config_load(&m->config, path);
+        if (r == -ENOENT && !options->config_path)
+                log_debug("No %s, going on with the defaults", path);
+        else if (r < 0)
+                return log_error_errno(r, "Reading %s failed", path);
+        m->accounts.limits = m->config.limits;
+
+        r = sd_event_default(&m->event);
+        if (r < 0)
+                return log_error_errno(r, "No event loop");
+
+        *ret = TAKE_PTR(m);
+        return 0;
+}
+
+static int manager_find_group(Manager *m) {
+        struct group *g;
+
+        errno = 0;
+        g = getgrnam(m->config.group);
+        if (g) {
+                m->group = g->gr_gid;
+                m->has_group = true;
+        } else
+                /* Only root then: fail closed, and serve. */
+                log_warning("There is no group \"%s\": only root may reserve and attach VMs", m->config.group);
+        return 0;
+}
+
+static int manager_connect(Manager *m) {
+        int r;
+
+        if (m->options.bus_address) {
+                r = sd_bus_new(&m->bus);
+                if (r < 0)
+                        return log_oom();
+                r = sd_bus_set_address(m->bus, m->options.bus_address);
+                if (r < 0)
+                        return log_error_errno(r, "Bus address %s is malformed", m->options.bus_address);
+                r = sd_bus_set_bus_client(m->bus, true);
+                if (r < 0)
+                        return log_error_errno(r, "Bus cannot be set up");
+                (void) sd_bus_set_trusted(m->bus, false);
+                r = sd_bus_start(m->bus);
+        } else
+                r = sd_bus_open_system(&m->bus);
+        if (r < 0)
+                return log_error_errno(r, "Connecting to the %s failed", m->options.bus_address ?: "system bus");
+
+        r = sd_bus_attach_event(m->bus, m->event, SD_EVENT_PRIORITY_NORMAL);
+        if (r < 0)
+                return log_error_errno(r, "Bus and event loop do not go together");
+        /* Without a bus nobody can reach us, and systemd can start us again. */
+        (void) sd_bus_set_exit_on_disconnect(m->bus, true);
+
+        if ((r = sd_bus_add_object_manager(m->bus, NULL, "/org/tdpd1")) < 0 || (r = bus_manager_register(m)) < 0 ||
+            (r = bus_node_register(m)) < 0 || (r = bus_vm_register(m)) < 0 || (r = bus_job_register(m)) < 0)
+                return log_error_errno(r, "Registering the bus objects failed");
+
+        r = sd_bus_request_name(m->bus, BUS_NAME, 0);
+        if (r == -EEXIST)
+                return log_error_errno(r, "Bus name " BUS_NAME " is taken: another tdpd runs");
+        if (r < 0)
+                return log_error_errno(r, "Bus name " BUS_NAME " cannot be had");
+        return 0;
+}
+
+int manager_startup(Manager *m) {
+        int r;
+
+        r = sd_event_set_signal_exit(m->event, true);
+        if (r < 0)
+                return log_error_errno(r, "SIGTERM and SIGINT cannot be watched");
+        r = sd_event_set_watchdog(m->event, true);
+        if (r < 0)
+                return log_error_errno(r, "The watchdog cannot be served");
+        r = manager_find_group(m);
+        if (r < 0)
+                return r;
+        return manager_connect(m);
+}
+
+int manager_run(Manager *m) {
+        int r;
+
+        (void) sd_notify(false, "READY=1\nSTATUS=Serving " BUS_NAME ".");
+        r = sd_event_loop(m->event);
+        (void) sd_notify(false, "STOPPING=1\nSTATUS=Letting go of memory and mappings.");
+        if (r < 0)
+                return log_error_errno(r, "The event loop failed");
+        return r;
+}
+
+int manager_claims(Manager *m, Claim **ret, size_t *ret_n) {
+        _cleanup_free_ Claim *claims = NULL;
+        size_t n = 0, max = 0;
+        VM *vm, *tmp;
+
+        HASH_ITER(hh, m->vms, vm, tmp)
+                max += vm->memory ? vm->memory->n_parts : 0;
+        claims = calloc(max + 1, sizeof(Claim));
+        if (!claims)
+                return -ENOMEM;
+        HASH_ITER(hh, m->vms, vm, tmp)
+                for (size_t i = 0; vm->memory && i < vm->memory->n_parts; i++) {
+                        MemoryPart *part = &vm->memory->parts[i];
+
+                        claims[n++] = (Claim) {
+                                .node = part->node,
+                                .page_size = vm->memory->page_size,
+                                .unallocated = memory_part_unallocated(part),
+                                .bytes = part->bytes,
+                        };
+                }
+
+        *ret = TAKE_PTR(claims);
+        *ret_n = n;
+        return 0;
+}
+
+int manager_load_nodes(Manager *m, NodeTable **ret, sd_bus_error *error) {
+        int r;
+
+        r = node_table_load(m->options.sysfs_root, ret);
+        if (r < 0)
+                return sd_bus_error_setf(error, TDP_ERROR_FAILED,
+                                         "the NUMA nodes cannot be read from %s/devices/system/node: %s",
+                                         m->options.sysfs_root, strerror(-r));
+        return 0;
+}
+
+void manager_policy_facts(Manager *m, PolicyInput *in) {
+        struct kvm_gtdp_info info;
+
+        in->configured = m->config.decision;
+        in->min_bytes = m->config.min_bytes;
+        in->min_saving_usec = m->config.min_saving_usec;
+        if (handle_get_info(m->options.device, &info) < 0)
+                return;
+        in->has_device = true;
+        in->shadow = info.mode == KVM_GTDP_MODE_SHADOW;
+        in->nx_huge = info.features & KVM_GTDP_FEAT_NX_HUGE;
+        in->max_leaf_level = info.max_leaf_level;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* Owns everything: bus, event loop, configuration and all objects. */
+
+#include <systemd/sd-bus.h>
+#include <systemd/sd-event.h>
+
+#include "account.h"
+#include "config.h"
+#include "node.h"
+#include "placement.h"
+
+typedef struct VM VM;
+typedef struct Job Job;
+
+typedef struct ManagerOptions {
+        const char *config_path; /* NULL: the default one, which need not be there */
+        const char *bus_address; /* NULL: the system bus */
+        const char *sysfs_root;
+        const char *device;
+} ManagerOptions;
+
+typedef struct Manager {
+        ManagerOptions options;
+        Config config;
+        sd_event *event;
+        sd_bus *bus;
+
+        Accounts accounts;
+        bool has_group;
+        gid_t group;
+
+        struct BusNode *bus_nodes; /* what the bus knows of nodes: their ids */
+        VM *vms;   /* by name */
+        Job *jobs; /* by id */
+        uint32_t last_job_id;
+} Manager;
+
+int manager_new(const ManagerOptions *options, Manager **ret);
+int manager_startup(Manager *m);
+int manager_run(Manager *m);
+Manager *manager_free(Manager *m);
+DEFINE_CLEANUP(Manager, manager_free);
+
+/* What our VMs have claimed, by node and page size. */
+int manager_claims(Manager *m, Claim **ret, size_t *ret_n);
+int manager_load_nodes(Manager *m, NodeTable **ret, sd_bus_error *error);
+/* The facts of this host that a decision depends on. */
+void manager_policy_facts(Manager *m, PolicyInput *in);

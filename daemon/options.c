@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "bus-error.h"
+
+typedef union Value {
+        const char *s;
+        uint64_t t;
+        uint32_t u;
+        int b;
+} Value;
+
+static int set_name(VMOptions *o, Value v, sd_bus_error *error) {
+        o->name = v.s;
+        return 0;
+}
+
+static int set_bytes(VMOptions *o, Value v, sd_bus_error *error) {
+        o->bytes = v.t;
+        return 0;
+}
+
+static int set_page_size(VMOptions *o, Value v, sd_bus_error *error) {
+        if (v.t == 0)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "page-size is 0: give bytes, or leave it out to have it chosen");
+        o->page_size = v.t;
+        return 0;
+}
+
+static int set_nodes(VMOptions *o, Value v, sd_bus_error *error) {
+        if (*v.s == '\0' || idset_parse(v.s, &o->nodes) < 0)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "nodes \"%s\" is no set of nodes: write it like \"0-1,3\"", v.s);
+        o->has_nodes = true;
+        return 0;
+}
+
+static int set_numa_mode(VMOptions *o, Value v, sd_bus_error *error) {
+        o->numa_mode = numa_mode_from_string(v.s);
+        if (o->numa_mode < 0)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "numa-mode \"%s\" is unknown: use strict, preferred or interleave", v.s);
+        return 0;
+}
+
+static int set_decision(VMOptions *o, Value v, sd_bus_error *error) {
+        o->decision = decision_from_string(v.s);
+        if (o->decision < 0)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "decision \"%s\" is unknown: use auto, always or never", v.s);
+        o->has_decision = true;
+        return 0;
+}
+
+static int set_vcpus(VMOptions *o, Value v, sd_bus_error *error) {
+        o->vcpus = v.u;
+        return 0;
+}
+
+static int set_max_level(VMOptions *o, Value v, sd_bus_error *error) {
+        if (v.u > 3)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "max-level %" PRIu32 " is unknown: use 0 (no limit), 1 (4K), 2 (2M) or 3 (1G)",
+                                         v.u);
+        o->max_level = v.u;
+        return 0;
+}
+
+static int set_auto_slots(VMOptions *o, Value v, sd_bus_error *error) {
+        o->auto_slots = v.b;
+        return 0;
+}
+
+static const struct {
+        const char *key;
+        char type;
+        unsigned use;
+        int (*set)(VMOptions *o, Value v, sd_bus_error *error);
+} table[] = {
+        { "name", 's', OPTION_EXPLAIN, set_name },
+        { "bytes", 't', OPTION_EXPLAIN, set_bytes },
+        { "page-size", 't', OPTION_RESERVE | OPTION_EXPLAIN, set_page_size },
+        { "nodes", 's', OPTION_RESERVE | OPTION_EXPLAIN, set_nodes },
+        { "numa-mode", 's', OPTION_RESERVE | OPTION_EXPLAIN, set_numa_mode },
+        { "decision", 's', OPTION_RESERVE | OPTION_EXPLAIN | OPTION_ATTACH | OPTION_BUILD, set_decision },
+        { "vcpus", 'u', OPTION_RESERVE | OPTION_EXPLAIN | OPTION_ATTACH | OPTION_BUILD, set_vcpus },
+        /* Explain answers for an Attach as well. */
+        { "max-level", 'u', OPTION_ATTACH | OPTION_BUILD | OPTION_EXPLAIN, set_max_level },
+        { "auto-slots", 'b', OPTION_ATTACH | OPTION_EXPLAIN, set_auto_slots },
+};
+
+static int refuse_key(const char *key, OptionUse use, sd_bus_error *error) {
+        _cleanup_free_ char *known = NULL;
+        size_t size, n = 0;
+        FILE *f;
+
+        f = open_memstream(&known, &size);
+        if (!f)
+                return -ENOMEM;
+        for (size_t i = 0; i < ELEMENTSOF(table); i++)
+                if (table[i].use & use)
+                        fprintf(f, "%s%s", n++ > 0 ? ", " : "", table[i].key);
+        if (fclose(f) != 0)
+                return -ENOMEM;
+        return sd_bus_error_setf(error, TDP_ERROR_INVALID, "option \"%s\" is unknown here: there are %s", key, known);
+}
+
+static int read_value(sd_bus_message *m, size_t i, VMOptions *o, sd_bus_error *error) {
+        const char type[] = { table[i].type, '\0' };
+        const char *contents;
+        Value v = {};
+        char outer;
+        int r;
+
+        r = sd_bus_message_peek_type(m, &outer, &contents);
+        if (r < 0)
+                return r;
+        if (outer != 'v' || !streq(contents, type))
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID, "option \"%s\" has type '%s': it must be '%s'",
+                                         table[i].key, contents ?: "?", type);
+        r = sd_bus_message_read(m, "v", type, &v);
+        if (r < 0)
+                return r;
+        return table[i].set(o, v, error);
+}
+
+int options_read(sd_bus_message *m, OptionUse use, VMOptions *ret, sd_bus_error *error) {
+        VMOptions o = { .auto_slots = true };
+        unsigned seen = 0;
+        int r;
+
+        r = sd_bus_message_enter_container(m, 'a', "{sv}");
+        if (r < 0)
+                return r;
+        while ((r = sd_bus_message_enter_container(m, 'e', "sv")) > 0) {
+                const char *key;
+                size_t i;
+
+                r = sd_bus_message_read(m, "s", &key);
+                if (r < 0)
+                        return r;
+                for (i = 0; i < ELEMENTSOF(table); i++)
+                        if ((table[i].use & use) && streq(table[i].key, key))
+                                break;
+                if (i == ELEMENTSOF(table))
+                        return refuse_key(key, use, error);
+                if (seen & 1U << i)
+                        return sd_bus_error_setf(error, TDP_ERROR_INVALID, "option \"%s\" is there twice", key);
+                seen |= 1U << i;
+
+                r = read_value(m, i, &o, error);
+                if (r < 0)
+                        return r;
+                r = sd_bus_message_exit_container(m);
+                if (r < 0)
+                        return r;
+        }
+        if (r < 0)
+                return r;
+        r = sd_bus_message_exit_container(m);
+        if (r < 0)
+                return r;
+
+        *ret = o;
+        return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* Where a VM's memory goes: a pure function of the nodes' snapshot, our claims and the request. */
+
+#include <systemd/sd-bus.h>
+
+#include "node.h"
+
+typedef enum NumaMode {
+        /* These nodes and no other: the one where it fits best, or several if no one node is enough. */
+        NUMA_STRICT,
+        /* These nodes first, then any other. */
+        NUMA_PREFERRED,
+        /* An equal share of each of these nodes. */
+        NUMA_INTERLEAVE,
+        _NUMA_MODE_MAX,
+        _NUMA_MODE_INVALID = -1,
+} NumaMode;
+
+const char *numa_mode_to_string(NumaMode m);
+NumaMode numa_mode_from_string(const char *s);
+
+/* What a VM of ours has claimed on a node and not yet allocated. */
+typedef struct Claim {
+        unsigned node;
+        uint64_t page_size;
+        uint64_t unallocated; /* bytes */
+        uint64_t bytes;       /* all of it */
+} Claim;
+
+typedef struct PlacementRequest {
+        uint64_t bytes;
+        uint64_t page_size; /* 0: choose */
+        bool has_nodes;     /* else choose */
+        IdSet nodes;
+        NumaMode numa_mode;
+} PlacementRequest;
+
+typedef struct PlacementPart {
+        unsigned node;
+        uint64_t bytes;
+} PlacementPart;
+
+typedef struct Placement {
+        uint64_t page_size;
+        PlacementPart *parts; /* by ascending node */
+        size_t n_parts;
+} Placement;
+
+void placement_done(Placement *p);
+uint64_t placement_bytes(const Placement *p);
+
+/* Errors are set in "error": InvalidArgument, NoSuchNode or NoPages. */
+int placement_make(const NodeTable *t, const Claim *claims, size_t n_claims, const PlacementRequest *req,
+                   Placement *ret, sd_bus_error *error);
+
+/* Bytes of this page size that nobody has been promised. */
+uint64_t placement_available(const Node *n, const Claim *claims, size_t n_claims, uint64_t page_size);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* The huge page pools of one node, as sysfs shows them. */
+
+#include "macro.h"
+
+typedef struct Pool {
+        uint64_t page_size;
+        uint64_t total; /* pages, as the following ones */
+        uint64_t free;
+        uint64_t reserved; /* system-wide: the kernel does not count it by node */
+        uint64_t surplus;
+} Pool;
+
+/* Sorted by page size, ascending.  A node without pools has none, which is no error. */
+int pools_load(const char *sysfs_root, unsigned node, Pool **ret, size_t *ret_n);

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "process.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/pidfd.h>
+#include <sys/resource.h>
+
+#include "sysfs.h"
+
+int process_open(pid_t pid, int *ret_pidfd) {
+        int fd;
+
+        if (pid <= 0)
+                return -ESRCH;
+        fd = pidfd_open(pid, 0); /* close-on-exec by itself */
+        if (fd < 0)
+                return errno == EINVAL ? -ESRCH : -errno; /* EINVAL: a thread, not a process */
+        *ret_pidfd = fd;
+        return 0;
+}
+
+bool process_is_alive(int pidfd) {
+        struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+        return poll(&p, 1, 0) == 0;
+}
+
+static int status_field(pid_t pid, const char *key, char **ret) {
+        _cleanup_free_ char *status = NULL;
+        const char *p;
+        int r;
+
+        r = sysfs_read(&status, "/proc/%i/status", (int) pid);
+        if (r < 0)
+                return r == -ENOENT ? -ESRCH : r;
+        p = strstr(status, key);
+        if (!p)
+                return -EBADMSG;
+        *ret = strdup(p + strlen(key));
+        return *ret ? 0 : -ENOMEM;
+}
+
+int process_get_uid(pid_t pid, uid_t *ret) {
+        _cleanup_free_ char *field = NULL;
+        unsigned real, effective;
+        int r;
+
+        r = status_field(pid, "\nUid:", &field);
+        if (r < 0)
+                return r;
+        if (sscanf(field, "%u %u", &real, &effective) != 2)
+                return -EBADMSG;
+        /* A set-uid program is not its caller's. */
+        *ret = real == effective ? real : 0;
+        return 0;
+}
+
+int process_get_memlock(pid_t pid, uint64_t *ret) {
+        _cleanup_free_ char *field = NULL;
+        struct rlimit limit;
+        uint64_t caps;
+        int r;
+
+        r = status_field(pid, "\nCapEff:", &field);
+        if (r < 0)
+                return r;
+        if (sscanf(field, "%" SCNx64, &caps) != 1)
+                return -EBADMSG;
+        if (prlimit(pid, RLIMIT_MEMLOCK, NULL, &limit) < 0)
+                return -errno;
+
+        if ((caps & UINT64_C(1) << CAP_IPC_LOCK) || limit.rlim_cur == RLIM_INFINITY)
+                *ret = UINT64_MAX;
+        else
+                *ret = limit.rlim_cur;
+        return 0;
+}

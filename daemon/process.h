@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <sys/types.h>
+
+#include "macro.h"
+
+/* -ESRCH if there is no such process. */
+int process_open(pid_t pid, int *ret_pidfd);
+/* Whether it still runs: what was read from /proc before is about this very process then. */
+bool process_is_alive(int pidfd);
+int process_get_uid(pid_t pid, uid_t *ret);
+/* RLIMIT_MEMLOCK, or UINT64_MAX if CAP_IPC_LOCK makes it void. */
+int process_get_memlock(pid_t pid, uint64_t *ret);

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "sysfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define SYSFS_FILE_MAX KIB(64)
+
+static int read_file(const char *path, char **ret) {
+        _cleanup_close_ int fd = -1;
+        _cleanup_free_ char *buf = NULL;
+        size_t n = 0;
+
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        if (fd < 0)
+                return -errno;
+        buf = malloc(SYSFS_FILE_MAX + 1);
+        if (!buf)
+                return -ENOMEM;
+
+        for (;;) {
+                ssize_t k = read(fd, buf + n, SYSFS_FILE_MAX - n);
+
+                if (k < 0 && errno == EINTR)
+                        continue;
+                if (k < 0)
+                        return -errno;
+                if (k == 0)
+                        break;
+                n += (size_t) k;
+                if (n == SYSFS_FILE_MAX)
+                        return -E2BIG;
+        }
+
+        buf[n] = '\0';
+        *ret = TAKE_PTR(buf);
+        return 0;
+}
+
+static int path_vformat(char path[static PATH_MAX], const char *format, va_list ap) {
+        int n = vsnprintf(path, PATH_MAX, format, ap);
+
+        return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+int sysfs_read(char **ret, const char *format, ...) {
+        char path[PATH_MAX];
+        va_list ap;
+        int r;
+
+        va_start(ap, format);
+        r = path_vformat(path, format, ap);
+        va_end(ap);
+        return r < 0 ? r : read_file(path, ret);
+}
+
+int sysfs_read_u64(uint64_t *ret, const char *format, ...) {
+        _cleanup_free_ char *s = NULL;
+        char path[PATH_MAX], *end;
+        unsigned long long v;
+        va_list ap;
+        int r;
+
+        va_start(ap, format);
+        r = path_vformat(path, format, ap);
+        va_end(ap);
+        if (r < 0)
+                return r;
+
+        r = read_file(path, &s);
+        if (r < 0)
+                return r;
+        errno = 0;
+        v = strtoull(s, &end, 10);
+        if (errno != 0 || end == s || *s == '-' || (*end != '\n' && *end != '\0'))
+                return -EBADMSG;
+        *ret = v;
+        return 0;
+}

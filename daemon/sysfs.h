@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "macro.h"
+
+/* Reads a small file of sysfs or procfs as text.  "path" is a printf format. */
+int sysfs_read(char **ret, const char *path, ...) _printf_(2, 3);
+int sysfs_read_u64(uint64_t *ret, const char *path, ...) _printf_(2, 3);

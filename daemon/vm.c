@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "vm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "bus-error.h"
+#include "bus-vm.h"
+#include "log.h"
+#include "name.h"
+
+int vm_check_name(Manager *m, const char *name, sd_bus_error *error) {
+        if (!vm_name_is_valid(name))
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "name \"%.80s\"%s is not plain: use 1 to %u of A-Z, a-z, 0-9, '.', '_' and '-', "
+                                         "a letter or digit first",
+                                         name, strlen(name) > 80 ? "..." : "", VM_NAME_MAX);
+        if (vm_find(m, name))
+                return sd_bus_error_setf(error, TDP_ERROR_NAME_TAKEN,
+                                         "there is a VM \"%s\" already: release it, or choose another name", name);
+        return 0;
+}
+
+int vm_new(Manager *m, const char *name, uid_t uid, VMState state, const VMOptions *o, uint64_t bytes,
+           sd_bus_error *error, VM **ret) {
+        VM *vm;
+        int r;
+
+        vm = calloc(1, sizeof(*vm));
+        if (!vm)
+                return -ENOMEM;
+        vm->pidfd = vm->handle = vm->reap_handle = -1;
+        vm->uid = uid;
+        vm->state = state;
+        vm->options = *o;
+        vm->options.name = NULL;
+        vm->bytes = bytes;
+
+        vm->name = strdup(name);
+        if (!vm->name || sd_bus_path_encode("/org/tdpd1/vm", name, &vm->path) < 0) {
+                vm_free(vm);
+                return -ENOMEM;
+        }
+        r = charge_take(&vm->charge, &m->accounts, uid, 1, bytes, 0, error);
+        if (r < 0) {
+                vm_free(vm);
+                return r;
+        }
+
+        vm->manager = m;
+        HASH_ADD_KEYPTR(hh, m->vms, vm->name, strlen(vm->name), vm);
+        *ret = vm;
+        return 0;
+}
+
+VM *vm_free(VM *vm) {
+        if (!vm)
+                return NULL;
+
+        job_free(vm->job);
+        worker_free(vm->reaper);
+        sd_event_source_disable_unref(vm->handle_source);
+        sd_event_source_disable_unref(vm->pidfd_source);
+        safe_close(vm->handle);
+        safe_close(vm->reap_handle);
+        safe_close(vm->pidfd);
+        memory_free(vm->memory);
+        for (size_t i = 0; i < vm->n_waiting; i++)
+                sd_bus_message_unref(vm->waiting[i]);
+        free(vm->waiting);
+        if (vm->manager)
+                HASH_DEL(vm->manager->vms, vm);
+        charge_return(&vm->charge);
+        free(vm->path);
+        free(vm->name);
+        free(vm);
+        return NULL;
+}
+
+VM *vm_find(Manager *m, const char *name) {
+        VM *vm;
+
+        HASH_FIND_STR(m->vms, name, vm);
+        return vm;
+}
+
+VM *vm_find_by_pid(Manager *m, pid_t pid) {
+        VM *vm, *tmp;
+
+        HASH_ITER(hh, m->vms, vm, tmp)
+                if (vm->pid == pid && pid != 0)
+                        return vm;
+        return NULL;
+}
+
+void vm_event(VM *vm, VMEvent e) {
+        VMState next = vm_state_next(vm->state, e);
+
+        if (next < 0) {
+                /* A bug of ours.  The VM is better left as it is. */
+                log_error("VM %s: event %s does not fit state %s", vm->name, vm_event_to_string(e),
+                          vm_state_to_string(vm->state));
+                return;
+        }
+        log_debug("VM %s: %s -> %s (%s)", vm->name, vm_state_to_string(vm->state), vm_state_to_string(next),
+                  vm_event_to_string(e));
+        vm->state = next;
+        bus_vm_changed(vm, "State");
+}
+
+const struct kvm_gtdp_stats *vm_stats(VM *vm) {
+        uint64_t now;
+
+        if (vm->handle < 0)
+                return NULL;
+        /* A reading walks the page tables, and one client's GetAll asks a dozen times. */
+        if (sd_event_now(vm->manager->event, CLOCK_MONOTONIC, &now) == 0 && vm->has_stats && now == vm->stats_usec)
+                return &vm->stats;
+
+        if (handle_get_stats(vm->handle, &vm->stats) < 0) /* it is about to go: the handle will say so */
+                return NULL;
+        vm->has_stats = true;
+        vm->stats_usec = now;
+
+        /* The truth is in the page tables, and the state follows it. */
+        if (vm->state == VM_BUILT && vm->stats.hole_bytes > 0)
+                vm_event(vm, VM_EVENT_HOLE);
+        else if (vm->state == VM_HEALING && vm->stats.hole_bytes == 0)
+                vm_event(vm, VM_EVENT_HEALED);
+        return &vm->stats;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <systemd/sd-bus.h>
+#include <uthash.h>
+
+#include "account.h"
+#include "handle.h"
+#include "job.h"
+#include "manager.h"
+#include "memory.h"
+#include "options.h"
+#include "policy.h"
+#include "vm-state.h"
+
+struct VM {
+        Manager *manager;
+        char *name;
+        char *path;
+        uid_t uid;
+        VMState state;
+        VMOptions options;
+        PolicyOutput policy;
+
+        uint64_t bytes;
+        uint64_t page_size;
+        IdSet nodes;
+        Memory *memory; /* NULL for VMs that bring their own */
+
+        pid_t pid; /* of the VMM, or 0 */
+        int pidfd;
+        sd_event_source *pidfd_source;
+        int handle; /* or -1 */
+        sd_event_source *handle_source;
+
+        Job *job;
+
+        /* Whoever asked for the release is answered once pages and pins are back. */
+        bool releasing;
+        Worker *reaper;
+        int reap_handle;
+        sd_bus_message **waiting;
+        size_t n_waiting;
+
+        uint64_t populate_usec;
+        uint64_t generation;
+
+        bool has_stats;
+        uint64_t stats_usec;
+        struct kvm_gtdp_stats stats;
+
+        Charge charge;
+        UT_hash_handle hh;
+};
+
+/* Registers with the manager and tells the bus.  "name" has been checked. */
+int vm_new(Manager *m, const char *name, uid_t uid, VMState state, const VMOptions *o, uint64_t bytes,
+           sd_bus_error *error, VM **ret);
+/* Takes it away without a word, with threads joined and all files closed. */
+VM *vm_free(VM *vm);
+
+VM *vm_find(Manager *m, const char *name);
+VM *vm_find_by_pid(Manager *m, pid_t pid);
+int vm_check_name(Manager *m, const char *name, sd_bus_error *error);
+
+void vm_event(VM *vm, VMEvent e);
+/* Reads the kernel's statistics, at most once for each turn of the event loop.  NULL without a handle. */
+const struct kvm_gtdp_stats *vm_stats(VM *vm);
+
+/* reserve.c: the VM's job populates. */
+int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VMOptions *o, VM **ret,
+               sd_bus_error *error);
+
+/* attach.c: takes vm_fd and pidfd, whatever comes of it. */
+int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd, pid_t pid, int pidfd, const VMOptions *o,
+              VM **ret, sd_bus_error *error);
+/* vm-build.c: makes a job, of the type that the caller says.  State and bus are the caller's to tell. */
+int vm_start_build(VM *vm, uid_t uid, JobType type, uint32_t max_level, Job **ret, sd_bus_error *error);
+
+/* release.c: "message", if there is one, is replied to when all is back. */
+int vm_release(VM *vm, sd_bus_message *message);
+/* For jobs: their VM was to be released meanwhile, or because of them. */
+void vm_release_continue(VM *vm);
