@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* What the parts of gtdp-bench share: a clock that counts instructions, and a VM just large enough to
+ * measure. */
+
+#include <linux/kvm.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdnoreturn.h>
+
+noreturn void die(const char *what) __attribute__((cold));
+noreturn void die_text(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
+
+/* clock.c */
+
+/* Time in units of the processor's clock, which the emulated hosts advance by instructions alone. */
+static inline uint64_t ticks(void) {
+        return __builtin_ia32_rdtsc();
+}
+
+/* Measures how many ticks an instruction takes on this machine. */
+double ticks_per_instruction(void);
+
+/* guest.c */
+
+enum {
+        LEVEL_4K = 1,
+        LEVEL_2M = 2,
+        LEVEL_1G = 3,
+};
+
+typedef struct Guest {
+        int kvm_fd, vm_fd;
+        int vcpu_fd[2];
+        struct kvm_run *run[2];
+        size_t run_size;
+        unsigned n_vcpus;
+
+        void *memory;
+        uint64_t size;
+} Guest;
+
+uint64_t level_size(int level);
+
+/* Unreserved free pages of the size that belongs to the level; 0 if this host has none. */
+uint64_t free_pages(int level);
+
+/* Memory of a VM as tdpd makes it: a memfd, hugetlb for 2M and 1G. Nothing is allocated yet. */
+void guest_new(Guest *ret, int level, uint64_t size, unsigned n_vcpus);
+void guest_free(Guest *g);
+
+/* Allocates and zeroes all of the memory, as its owner. */
+void guest_populate(Guest *g);
+
+/* The guest writes to each 4K page of its memory once. */
+void guest_touch(Guest *g, unsigned vcpu);
+
+/* Large leaves that KVM has in its page tables for this VM, from its own statistics. */
+uint64_t guest_leaves(Guest *g, int level);
+
+/* Second-level faults that a vCPU has taken so far. */
+uint64_t guest_faults(Guest *g, unsigned vcpu);
+
+/* build.c */
+
+/* Map all of the memory, and return the ticks that this took. */
+uint64_t build_pre_fault(Guest *g);
+uint64_t build_gtdp(Guest *g, bool foreign, int *ret_handle_fd);
+
+bool have_pre_fault(void);
+bool have_gtdp(void);
+
+/* Leaves of a built mapping, as the handle counts them. */
+uint64_t gtdp_leaves(int handle_fd, int level);
