@@ -57,7 +57,7 @@ static int add_node(struct table *t, const struct tdp_node *node) {
 
 int verb_nodes(const struct args *args) {
         static const char *const headers[] = {
-                "NODE", "CPUS", "MEMORY", "FREE", "PAGE", "TOTAL", "FREE", "RESERVED", "SURPLUS", "LEASED",
+                "NODE", "CPUS", "MEMORY", "FREE", "POOL", "PAGES", "UNUSED", "RESERVED", "SURPLUS", "LEASED",
         };
         _cleanup_(tdp_unrefp) struct tdp_ctx *ctx = NULL;
         _cleanup_(tdp_node_freep) struct tdp_node *nodes = NULL;

@@ -105,7 +105,8 @@ int verb_status(const struct args *args) {
         printf("  tdpd: version %s\n", tdp_value_get_string(tdp_value_find(manager, "Version")) ?: "unknown");
         print_kernel("kernel:", tdp_value_find(manager, "Kernel"));
         printf("policy: %s\n", tdp_value_get_string(tdp_value_find(manager, "Policy")) ?: "-");
-        printf("   VMs: %llu with %s\n", (unsigned long long) u.n_vms, size_format(u.bytes, buf));
+        printf("   VMs: %llu", (unsigned long long) u.n_vms);
+        printf(u.n_vms > 0 ? ", with %s of memory\n" : "\n", size_format(u.bytes, buf));
         printf(" nodes: %llu\n", (unsigned long long) u.n_nodes);
         printf("  jobs: %llu\n", (unsigned long long) u.n_jobs);
         return EXIT_OK;
