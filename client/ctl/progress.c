@@ -60,10 +60,14 @@ void progress_format(char *buf, size_t size, unsigned columns, const char *phase
         if (rate >= 1 && used < sizeof(right))
                 used += (size_t) snprintf(right + used, sizeof(right) - used, "  %s/s", size_format((uint64_t) rate, c));
         if (rate >= 1 && done < total && used < sizeof(right)) {
-                double seconds = (double) (total - done) / rate;
+                double left_seconds = (double) (total - done) / rate;
+                uint64_t seconds = (uint64_t) (left_seconds < 1e7 ? left_seconds + 0.999 : 1e7);
 
-                (void) snprintf(right + used, sizeof(right) - used, "  %s left",
-                                duration_format((uint64_t) (seconds < 1e7 ? seconds + 0.999 : 1e7) * 1000000, d));
+                if (seconds < 60)
+                        (void) snprintf(right + used, sizeof(right) - used, "  %us left", (unsigned) seconds);
+                else
+                        (void) snprintf(right + used, sizeof(right) - used, "  %s left",
+                                        duration_format(seconds * 1000000, d));
         }
 
         /* The bar gives way first, then all that is behind the percentage. */

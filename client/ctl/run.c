@@ -234,8 +234,10 @@ static int attach(struct run *run) {
                 return EXIT_OK;
         }
 
-        if (progress.signo > 0)
-                return 128 + progress.signo;
+        if (progress.signo > 0) {
+                run->signo = progress.signo;
+                return 128 + run->signo;
+        }
         if (qemu_has_ended(&run->qemu))
                 return qmp_failed(run, -ECONNRESET, "its mapping was being built");
 
@@ -354,5 +356,7 @@ int verb_run(const struct args *args) {
                         code = EXIT_RUN_FAILED;
         }
         release(&run);
+        if (run.signo > 0)
+                log_notice("Interrupted: QEMU is ended, and VM \"%s\" released.", args->name);
         return code;
 }

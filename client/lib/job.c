@@ -10,6 +10,8 @@
 #define JOB TDP_SERVICE ".Job"
 #define POLL_USEC UINT64_C(100000)
 #define UNKNOWN_MAX 20
+/* The callback has to run even if the daemon hangs. */
+#define REFRESH_USEC UINT64_C(1000000)
 
 int job_new(struct tdp_ctx *ctx, uint32_t id, const char *path, const char *type, const char *vm_path,
             struct tdp_job **ret) {
@@ -299,13 +301,10 @@ static int process_until(struct tdp_job *job, uint64_t deadline) {
         return 0;
 }
 
-TDP_EXPORT int tdp_job_wait(struct tdp_job *job, tdp_job_progress_fn_t fn, void *userdata) {
+static int wait_for_end(struct tdp_job *job, tdp_job_progress_fn_t fn, void *userdata) {
         unsigned n_unknown = 0;
         bool canceling = false;
         int r;
-
-        if (!job->ctx->bus)
-                return ctx_fail(job->ctx, -ENOTCONN, NULL, "The connection that started the job is closed");
 
         /* Short jobs end before the first look at their progress. */
         r = process_until(job, now_usec() + POLL_USEC / 4);
@@ -332,4 +331,18 @@ TDP_EXPORT int tdp_job_wait(struct tdp_job *job, tdp_job_progress_fn_t fn, void 
         }
 
         return job_result(job);
+}
+
+TDP_EXPORT int tdp_job_wait(struct tdp_job *job, tdp_job_progress_fn_t fn, void *userdata) {
+        struct tdp_ctx *ctx = job->ctx;
+        uint64_t saved = ctx->timeout_usec;
+        int r;
+
+        if (!ctx->bus)
+                return ctx_fail(ctx, -ENOTCONN, NULL, "The connection that started the job is closed");
+
+        ctx->timeout_usec = REFRESH_USEC;
+        r = wait_for_end(job, fn, userdata);
+        ctx->timeout_usec = saved;
+        return r;
 }
