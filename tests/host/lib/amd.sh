@@ -31,11 +31,13 @@ host_cmdline() {
         (( ! HUGE_2M )) || CMDLINE+=(hugepagesz=2M "hugepages=$HUGE_2M")
 }
 
-# Sets NUMA: memory and CPUs in even parts, the remainder to the last node.
+# Sets SMP and NUMA: memory and CPUs in even parts, the remainder to the last node.
 amd_numa() {
         local node size=$(( MEMORY_MB / NODES )) share=$(( CPUS / NODES )) first=0 last
-        NUMA=()
+        SMP=$CPUS NUMA=()
         (( NODES > 1 )) || return 0
+        # A socket on two nodes makes the kernel complain.
+        SMP=$CPUS,sockets=$(( CPUS % NODES ? CPUS : NODES ))
         for (( node = 0; node < NODES; node++ )); do
                 (( node < NODES - 1 )) || size=$(( MEMORY_MB - size * node ))
                 NUMA+=(-object "memory-backend-ram,id=m$node,size=${size}M")
@@ -62,7 +64,7 @@ amd_start() {
         # thread=multi with more than one CPU crashes QEMU 7.2 in the kernel's code patching.
         args=(-nodefaults -no-user-config -display none -vga none -no-reboot
               -accel "tcg,thread=single" -cpu "EPYC,+svm,+npt,+pdpe1gb"
-              -smp "$CPUS" -m "${MEMORY_MB}M" "${NUMA[@]}"
+              -smp "$SMP" -m "${MEMORY_MB}M" "${NUMA[@]}"
               -kernel "$KERNEL_DIR/vmlinuz" -append "${CMDLINE[*]}"
               -serial "file:$RUN/kernel.log"
               -drive "if=none,id=root,file=$IMAGE,format=raw,snapshot=on"

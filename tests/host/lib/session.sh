@@ -20,6 +20,8 @@ session_close() {
 session_open() {
         STREAMS=() MACHINE='' BUILDER='' STATUS='' READY='' KLOG_MARK=''
         mkdir -p "$BUILD"
+        # Left by tools that were killed outright; no run lasts a day.
+        find "$BUILD" -maxdepth 1 -name 'run.*' -mmin +1440 -exec rm -rf {} +
         RUN=$(mktemp -d "$BUILD/run.XXXXXX")
         trap session_close EXIT
         trap 'exit 130' INT
