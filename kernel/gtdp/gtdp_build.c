@@ -52,64 +52,6 @@ static bool over_limit(struct gtdp_build *b, long nr)
 	return b->pin && atomic64_read(&b->gtdp->pinned_pages) + nr > b->gtdp->pin_limit;
 }
 
-/* Is this the first page of a huge page of at least @level? */
-static bool is_huge_backing(struct page *page, int level)
-{
-	struct folio *folio = page_folio(page);
-
-	return folio_nr_pages(folio) >= KVM_PAGES_PER_HPAGE(level) &&
-	       !(page_to_pfn(page) & (KVM_PAGES_PER_HPAGE(level) - 1));
-}
-
-/*
- * Pin the first page of @nr leaves of @level: one pin holds a whole folio.
- * Returns how many are pinned in a row, or an error if it is none.
- */
-static int pin_leaves(struct gtdp_build *b, unsigned long hva, int nr, int level)
-{
-	struct page **page = b->pages->page;
-	int i, r;
-
-	for (i = 0; i < nr; i++, hva += KVM_HPAGE_SIZE(level)) {
-		if (page[i])
-			continue;
-		r = pin_user_pages_fast(hva, 1, b->gup_flags, &page[i]);
-		if (r != 1)
-			return i ?: (r ?: -EFAULT);
-		if (!is_huge_backing(page[i], level)) {
-			unpin_user_page(page[i]);
-			page[i] = NULL;
-			return i ?: -EMLINK;
-		}
-		__set_bit(i, b->own);
-	}
-	return nr;
-}
-
-/* Pin @nr small pages.  Returns how many are pinned in a row, or an error. */
-static int pin_pages(struct gtdp_build *b, unsigned long hva, int nr)
-{
-	struct page **page = b->pages->page;
-	int i, n, r;
-
-	for (i = 0; i < nr; i += n) {
-		n = 1;
-		if (page[i])
-			continue;
-		while (i + n < nr && !page[i + n])
-			n++;
-		r = pin_user_pages_fast(hva + i * PAGE_SIZE, n, b->gup_flags, &page[i]);
-		if (r > 0)
-			bitmap_set(b->own, i, r);
-		if (r != n) {
-			memset(&page[i + max(r, 0)], 0, (n - max(r, 0)) * sizeof(*page));
-			i += max(r, 0);
-			return i ?: (r ?: -EFAULT);
-		}
-	}
-	return nr;
-}
-
 /*
  * Map the @nr leaves that were pinned.  Returns how many were mapped, and takes
  * care of all pins.
@@ -120,7 +62,8 @@ static int map_pinned(struct gtdp_build *b, const struct kvm_memory_slot *slot, 
 	struct kvm *kvm = b->kvm;
 	int r;
 
-	r = gtdp_spares_top_up(&b->spares, page_to_nid(b->pages->page[0]));
+	r = gtdp_spares_top_up(&b->spares, kvm_mmu_get_max_tdp_level() - level + 1,
+			       page_to_nid(b->pages->page[0]));
 	if (r)
 		goto out;
 
@@ -175,7 +118,7 @@ static long build_large(struct gtdp_build *b, const struct kvm_memory_slot *slot
 	if (r)
 		return r;
 
-	r = pin_leaves(b, __gfn_to_hva_memslot(slot, gfn), nr, level);
+	r = gtdp_pin_leaves(b, __gfn_to_hva_memslot(slot, gfn), nr, level);
 	if (r > 0)
 		r = map_pinned(b, slot, gfn, r, level, seq, check_host_level);
 	return r < 0 ? r : (long)r * KVM_PAGES_PER_HPAGE(level);
@@ -191,7 +134,7 @@ static long build_small(struct gtdp_build *b, const struct kvm_memory_slot *slot
 	if (r)
 		return r;
 
-	r = pin_pages(b, __gfn_to_hva_memslot(slot, gfn), nr);
+	r = gtdp_pin_pages(b, __gfn_to_hva_memslot(slot, gfn), nr);
 	if (r > 0)
 		r = map_pinned(b, slot, gfn, r, PG_LEVEL_4K, seq, false);
 	return r;
@@ -201,7 +144,7 @@ static long build_small(struct gtdp_build *b, const struct kvm_memory_slot *slot
 static int slot_level(struct gtdp_build *b, const struct kvm_memory_slot *slot, gfn_t gfn,
 		      gfn_t npages)
 {
-	int level = min(b->max_level, (int)kvm_mmu_get_max_leaf_level());
+	int level = min_t(int, b->max_level, kvm_mmu_get_max_leaf_level());
 
 	if (kvm_slot_dirty_track_enabled(slot))
 		return PG_LEVEL_4K;

@@ -25,8 +25,8 @@
 struct kvm_gtdp {
 	struct kref kref;
 
-	spinlock_t vm_lock;
-	struct kvm *kvm;		/* under vm_lock, NULL once destroyed */
+	spinlock_t vm_lock;		/* protects kvm, NULL once destroyed */
+	struct kvm *kvm;
 	bool gone;			/* the owner's address space has gone */
 	bool has_handle;		/* under slots_lock */
 	bool forced;			/* made by kvm.gtdp=force, outlives handles */
@@ -40,7 +40,7 @@ struct kvm_gtdp {
 	struct maple_tree built;
 
 	/* Pins by gfn, see gtdp_pin.c. */
-	spinlock_t pin_lock;
+	spinlock_t pin_lock;		/* protects what the entries point to */
 	struct xarray pins;
 	atomic64_t pinned_pages;
 
@@ -65,6 +65,7 @@ struct gtdp_spares {
 struct gtdp_pin_table {
 	struct page *page[SPTE_ENT_PER_PAGE];
 };
+
 static_assert(sizeof(struct gtdp_pin_table) == PAGE_SIZE);
 
 /* State of one BUILD, on behalf of one thread. */
@@ -104,8 +105,12 @@ void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t en
 void gtdp_pin_drop_all(struct kvm_gtdp *gtdp, struct kvm *kvm);
 void gtdp_pin_undo(struct gtdp_build *b, int nr);
 
+/* gtdp_gup.c */
+int gtdp_pin_pages(struct gtdp_build *b, unsigned long hva, int nr);
+int gtdp_pin_leaves(struct gtdp_build *b, unsigned long hva, int nr, int level);
+
 /* gtdp_map.c */
-int gtdp_spares_top_up(struct gtdp_spares *spares, int nid);
+int gtdp_spares_top_up(struct gtdp_spares *spares, int nr, int nid);
 void gtdp_spares_free(struct gtdp_spares *spares);
 int gtdp_map(struct gtdp_build *b, const struct kvm_memory_slot *slot, gfn_t gfn, int nr,
 	     int level);

@@ -25,8 +25,8 @@ void gtdp_spares_free(struct gtdp_spares *spares)
 		spare_free(spares->sp[--spares->nr]);
 }
 
-/* Have enough page tables for one walk, on the node of the memory they map. */
-int gtdp_spares_top_up(struct gtdp_spares *spares, int nid)
+/* Have @nr page tables at hand, on the node of the memory they will map. */
+int gtdp_spares_top_up(struct gtdp_spares *spares, int nr, int nid)
 {
 	struct kvm_mmu_page *sp;
 	struct page *page;
@@ -35,7 +35,7 @@ int gtdp_spares_top_up(struct gtdp_spares *spares, int nid)
 		gtdp_spares_free(spares);
 	spares->nid = nid;
 
-	while (spares->nr < GTDP_SPARES) {
+	while (spares->nr < nr) {
 		sp = kmem_cache_zalloc(mmu_page_header_cache, GFP_KERNEL_ACCOUNT);
 		if (!sp)
 			return -ENOMEM;

@@ -19,11 +19,12 @@
 
 #define PIN_HUGE	1UL
 #define DIR_SHIFT	18
-#define DIR_GFNS	(1UL << DIR_SHIFT)
+#define DIR_GFNS	BIT(DIR_SHIFT)
 
 struct gtdp_pin_dir {
 	unsigned long ent[SPTE_ENT_PER_PAGE];
 };
+
 static_assert(sizeof(struct gtdp_pin_dir) == PAGE_SIZE);
 
 static inline unsigned int dir_index(gfn_t gfn)
