@@ -12,15 +12,17 @@
 #define LINE_SENT        0x20
 
 /* The chipset's switch between RAM and bus for 0xd0000 to 0xd7fff. */
-#define PCI_ADDRESS 0xcf8
-#define PCI_DATA 0xcfc
-#define PAM3 0x5c
+#define PCI_ADDRESS   0xcf8
+#define PCI_DATA      0xcfc
+#define PAM3          0x5c
 #define PAM3_READ_RAM 0x11
 
-/* Where firmware puts the power management timer of the "pc" machine. */
-#define PM_TIMER      0x608
-#define PM_TIMER_HZ   3579545U
-#define PM_TIMER_MASK 0xffffffU
+/* Where firmware puts power management of the "pc" machine. */
+#define PM_CONTROL     0x604
+#define PM_CONTROL_OFF 0x2000
+#define PM_TIMER       0x608
+#define PM_TIMER_HZ    3579545U
+#define PM_TIMER_MASK  0xffffffU
 
 #define PAGE_SIZE        4096U
 #define MEMORY_AVAILABLE 1
@@ -54,6 +56,10 @@ static uint32_t in32(uint16_t port) {
 
 static void out8(uint16_t port, uint8_t v) {
         __asm__ volatile("outb %0, %1" : : "a"(v), "Nd"(port));
+}
+
+static void out16(uint16_t port, uint16_t v) {
+        __asm__ volatile("outw %0, %1" : : "a"(v), "Nd"(port));
 }
 
 static void out32(uint16_t port, uint32_t v) {
@@ -112,8 +118,9 @@ static void dirty(uint32_t page) {
 }
 
 /*
- * Changes the memory map and changes it back, as firmware does it many times. Where memory is mapped on demand, KVM
- * forgets all of the mapping for that, so that what the firmware has touched before is not missing in the count.
+ * Changes the memory map and changes it back, as firmware does it many times. Where memory is mapped on
+ * demand, KVM forgets all of the mapping for that, so that what the firmware has touched before is not
+ * missing in the count.
  */
 static void change_memory_map(void) {
         const uint16_t data = PCI_DATA + (PAM3 & 3);
@@ -146,20 +153,10 @@ static uint32_t dirty_all(const struct multiboot_info *info) {
         return pages;
 }
 
-void guest_main(const struct multiboot_info *info) {
-        uint32_t khz, pages;
+static void run(const struct multiboot_info *info, uint32_t khz) {
+        uint32_t pages;
         uint64_t t;
 
-        if (!(info->flags & INFO_HAS_MAP)) {
-                print("failed: no memory map\n");
-                return;
-        }
-
-        khz = tsc_khz();
-        print("ready\n");
-        while (!(in8(COM1_LINE_STATUS) & LINE_RECEIVED))
-                ;
-        in8(COM1);
         change_memory_map();
 
         t = tsc();
@@ -172,4 +169,24 @@ void guest_main(const struct multiboot_info *info) {
         print(" ");
         print_number(t);
         print("\n");
+}
+
+void guest_main(const struct multiboot_info *info) {
+        uint32_t khz;
+
+        if (!(info->flags & INFO_HAS_MAP)) {
+                print("failed: no memory map\n");
+                return;
+        }
+
+        khz = tsc_khz();
+        print("ready\n");
+        for (;;) {
+                while (!(in8(COM1_LINE_STATUS) & LINE_RECEIVED))
+                        ;
+                if (in8(COM1) == 'q')
+                        out16(PM_CONTROL, PM_CONTROL_OFF);
+                else
+                        run(info, khz);
+        }
 }
