@@ -172,7 +172,7 @@ static int early_end(void *userdata) {
         return qemu_has_ended(&run->qemu) ? -ECONNRESET : 0;
 }
 
-/* What to exit with if a command to QEMU failed. */
+/* What to exit with if a command to QEMU failed; EXIT_OK if QEMU itself ended like that. */
 static int qmp_failed(struct run *run, int r, const char *doing) {
         if (run->signo > 0)
                 return 128 + run->signo;
@@ -180,7 +180,7 @@ static int qmp_failed(struct run *run, int r, const char *doing) {
                 qemu_end(&run->qemu);
                 (void) log_error(0, "QEMU ended (%s %d) while %s.", run->qemu.signaled ? "signal" : "exit status",
                                  run->qemu.signaled ? run->qemu.code - 128 : run->qemu.code, doing);
-                return run->qemu.code > 0 ? run->qemu.code : EXIT_RUN_FAILED;
+                return run->qemu.code;
         }
         if (r == -EREMOTEIO)
                 (void) log_error(0, "QEMU refused while %s.", doing);
@@ -266,7 +266,7 @@ static int bring_up(struct run *run) {
                 run_stats_guest_started(&run->stats);
 
         code = attach(run);
-        if (code != EXIT_OK)
+        if (code != EXIT_OK || run->qemu.ended)
                 return code;
         run_stats_sample(&run->stats, run->ctx, run->vm, &run->qemu);
 
