@@ -28,7 +28,7 @@ modules: install-deps
 	@kernel/build-modules --out build/modules
 
 series: install-deps
-	@kernel/build-series
+	@kernel/make-series --out build/series
 
 format:
 	@tests/check/format --fix
