@@ -37,24 +37,39 @@ struct opt_def {
 static const struct opt_def defs[_OPT_MAX] = {
         [OPT_HELP] = { "help", 'h', true, KIND_FLAG, FIELD(help), NULL, "Show this, or a verb's own help" },
         [OPT_VERSION] = { "version", 0, true, KIND_FLAG, FIELD(version), NULL, "Show the version" },
-        [OPT_HOST] = { "host", 'H', true, KIND_STRING, FIELD(host), "[USER@]HOST", "Talk to the tdpd of that host, over SSH" },
-        [OPT_JSON] = { "json", 0, true, KIND_JSON, FIELD(json), "MODE", "Output as JSON: short, pretty (default) or off" },
-        [OPT_NO_PAGER] = { "no-pager", 0, true, KIND_FLAG, FIELD(no_pager), NULL, "Do not pipe output into a pager" },
-        [OPT_NO_LEGEND] = { "no-legend", 0, true, KIND_FLAG, FIELD(no_legend), NULL, "No headers and footers in tables" },
-        [OPT_QUIET] = { "quiet", 'q', true, KIND_FLAG, FIELD(quiet), NULL, "No progress and no remarks, errors only" },
+        [OPT_HOST] = { "host", 'H', true, KIND_STRING, FIELD(host), "[USER@]HOST",
+                       "Talk to the tdpd of that host, over SSH" },
+        [OPT_JSON] = { "json", 0, true, KIND_JSON, FIELD(json), "MODE",
+                       "Output as JSON: short, pretty (default) or off" },
+        [OPT_NO_PAGER] = { "no-pager", 0, true, KIND_FLAG, FIELD(no_pager), NULL,
+                           "Do not pipe output into a pager" },
+        [OPT_NO_LEGEND] = { "no-legend", 0, true, KIND_FLAG, FIELD(no_legend), NULL,
+                            "No headers and footers in tables" },
+        [OPT_QUIET] = { "quiet", 'q', true, KIND_FLAG, FIELD(quiet), NULL,
+                        "No progress and no remarks, errors only" },
         [OPT_DEBUG] = { "debug", 0, true, KIND_FLAG, FIELD(debug), NULL, "Log what the library does" },
         [OPT_NAME] = { "name", 0, false, KIND_STRING, FIELD(name), "NAME", "The VM's name for tdpd" },
-        [OPT_MEMORY] = { "memory", 'm', false, KIND_SIZE, FIELD(memory), "SIZE", "The guest's memory, like 8G" },
-        [OPT_PAGE_SIZE] = { "page-size", 0, false, KIND_SIZE, FIELD(page_size), "SIZE", "4K, 2M or 1G; default: the largest with enough free pages" },
-        [OPT_NODES] = { "nodes", 0, false, KIND_STRING, FIELD(nodes), "NODES", "NUMA nodes, like 0-1,3; default: where it fits best" },
-        [OPT_NUMA_MODE] = { "numa-mode", 0, false, KIND_STRING, FIELD(numa_mode), "MODE", "strict (default), preferred or interleave" },
-        [OPT_DECISION] = { "decision", 0, false, KIND_STRING, FIELD(decision), "WORD", "auto (default), always or never build the mapping" },
-        [OPT_VCPUS] = { "vcpus", 0, false, KIND_UINT, FIELD(vcpus), "N", "Number of vCPUs, for the decision" },
-        [OPT_MAX_LEVEL] = { "max-level", 0, false, KIND_LEVEL, FIELD(max_level), "LEVEL", "Largest leaf: 4K, 2M, 1G, or 0 for no limit" },
-        [OPT_NO_AUTO_SLOTS] = { "no-auto-slots", 0, false, KIND_FLAG, FIELD(no_auto_slots), NULL, "Do not build memory slots that appear later" },
+        [OPT_MEMORY] = { "memory", 'm', false, KIND_SIZE, FIELD(memory), "SIZE",
+                         "The guest's memory, like 8G" },
+        [OPT_PAGE_SIZE] = { "page-size", 0, false, KIND_SIZE, FIELD(page_size), "SIZE",
+                            "4K, 2M or 1G; default: the largest with enough free pages" },
+        [OPT_NODES] = { "nodes", 0, false, KIND_STRING, FIELD(nodes), "NODES",
+                        "NUMA nodes, like 0-1,3; default: where it fits best" },
+        [OPT_NUMA_MODE] = { "numa-mode", 0, false, KIND_STRING, FIELD(numa_mode), "MODE",
+                            "strict (default), preferred or interleave" },
+        [OPT_DECISION] = { "decision", 0, false, KIND_STRING, FIELD(decision), "WORD",
+                           "auto (default), always or never build the mapping" },
+        [OPT_VCPUS] = { "vcpus", 0, false, KIND_UINT, FIELD(vcpus), "N",
+                        "Number of vCPUs, for the decision" },
+        [OPT_MAX_LEVEL] = { "max-level", 0, false, KIND_LEVEL, FIELD(max_level), "LEVEL",
+                            "Largest leaf: 4K, 2M, 1G, or 0 for no limit" },
+        [OPT_NO_AUTO_SLOTS] = { "no-auto-slots", 0, false, KIND_FLAG, FIELD(no_auto_slots), NULL,
+                                "Do not build memory slots that appear later" },
         [OPT_PID] = { "pid", 0, false, KIND_UINT, FIELD(pid), "PID", "The process that runs the VM" },
-        [OPT_NO_WAIT] = { "no-wait", 0, false, KIND_FLAG, FIELD(no_wait), NULL, "Do not wait until the mapping is built" },
-        [OPT_STATS_FILE] = { "stats-file", 0, false, KIND_STRING, FIELD(stats_file), "FILE", "Write the VM's statistics there, as JSON, when QEMU has ended" },
+        [OPT_NO_WAIT] = { "no-wait", 0, false, KIND_FLAG, FIELD(no_wait), NULL,
+                          "Do not wait until the mapping is built" },
+        [OPT_STATS_FILE] = { "stats-file", 0, false, KIND_STRING, FIELD(stats_file), "FILE",
+                             "Write the VM's statistics there, as JSON, when QEMU has ended" },
 };
 
 static const char *const json_modes[] = {
@@ -121,27 +136,32 @@ static int set_value(struct args *args, const struct opt_def *d, const char *tex
                 if (r == -ERANGE)
                         return log_error(r, "--%s=%s is more than 64 bits can count.", d->name, text);
                 if (r < 0)
-                        return log_error(r, "--%s=%s is not a size. Give a whole number, with K, M, G or T if "
-                                         "it is not in bytes, like 512M.", d->name, text);
+                        return log_error(r,
+                                         "--%s=%s is not a size. Give a whole number, with K, M, G or T if "
+                                         "it is not in bytes, like 512M.",
+                                         d->name, text);
                 return 0;
 
         case KIND_UINT:
                 r = uint_parse(text, UINT32_MAX, &n);
                 if (r < 0)
-                        return log_error(r, "--%s=%s is not a number between 0 and %u.", d->name, text, UINT32_MAX);
+                        return log_error(r, "--%s=%s is not a number between 0 and %u.", d->name, text,
+                                         UINT32_MAX);
                 *(uint32_t *) field = n;
                 return 0;
 
         case KIND_LEVEL:
                 r = parse_level(text, field);
                 if (r < 0)
-                        return log_error(r, "--%s=%s is not a level. Give 4K, 2M, 1G, or 0 for no limit.", d->name, text);
+                        return log_error(r, "--%s=%s is not a level. Give 4K, 2M, 1G, or 0 for no limit.",
+                                         d->name, text);
                 return 0;
 
         case KIND_JSON:
                 r = parse_json(text, field);
                 if (r < 0)
-                        return log_error(r, "--%s=%s is not known. Give short, pretty or off.", d->name, text);
+                        return log_error(r, "--%s=%s is not known. Give short, pretty or off.", d->name,
+                                         text);
                 return 0;
         }
         return -EINVAL;
@@ -172,20 +192,22 @@ static int unknown_option(const char *word, bool missing_value) {
         return log_error(-EINVAL, "Unknown option --%s. See tdpctl --help.", name);
 }
 
-static int parse(struct args *args, int argc, char **argv, uint32_t allowed, bool stop_at_first, const char *verb) {
+static int parse(struct args *args, int argc, char **argv, uint32_t allowed, bool stop_at_first,
+                 const char *verb) {
         struct option longs[_OPT_MAX + 1] = {};
         char shorts[2 + 2 * _OPT_MAX + 1], *p = shorts;
         int c, r;
 
         *p++ = stop_at_first ? '+' : '-';
         if (!stop_at_first)
-                p--;            /* let getopt move what is no option to the end */
+                p--; /* let getopt move what is no option to the end */
         *p++ = ':';
         for (unsigned i = 0; i < _OPT_MAX; i++) {
-                longs[i] = (struct option) {
+                longs[i] = (struct option){
                         .name = defs[i].name,
-                        .has_arg = defs[i].kind == KIND_FLAG ? no_argument :
-                                   defs[i].kind == KIND_JSON ? optional_argument : required_argument,
+                        .has_arg = defs[i].kind == KIND_FLAG   ? no_argument
+                                   : defs[i].kind == KIND_JSON ? optional_argument
+                                                               : required_argument,
                         .val = 256 + i,
                 };
                 if (defs[i].letter) {
@@ -197,7 +219,7 @@ static int parse(struct args *args, int argc, char **argv, uint32_t allowed, boo
         *p = '\0';
 
         opterr = 0;
-        optind = 0;             /* glibc: start afresh */
+        optind = 0; /* glibc: start afresh */
         while ((c = getopt_long(argc, argv, shorts, longs, NULL)) >= 0) {
                 unsigned i;
 
@@ -206,7 +228,8 @@ static int parse(struct args *args, int argc, char **argv, uint32_t allowed, boo
 
                         /* optopt is the letter of a short option, or the val of a known long one. */
                         if (c == ':' && optopt >= 256)
-                                return log_error(-EINVAL, "Option --%s needs a value.", defs[optopt - 256].name);
+                                return log_error(-EINVAL, "Option --%s needs a value.",
+                                                 defs[optopt - 256].name);
                         if (optopt > 0 && optopt < 256)
                                 return unknown_option(letter, c == ':');
                         return unknown_option(argv[optind - 1], false);
@@ -220,9 +243,12 @@ static int parse(struct args *args, int argc, char **argv, uint32_t allowed, boo
 
                 if (!(allowed & OPT_BIT(i))) {
                         if (verb)
-                                return log_error(-EINVAL, "Option --%s has no meaning for \"%s\". See tdpctl %s --help.",
+                                return log_error(-EINVAL,
+                                                 "Option --%s has no meaning for \"%s\". See tdpctl "
+                                                 "%s --help.",
                                                  defs[i].name, verb, verb);
-                        return log_error(-EINVAL, "Option --%s belongs behind the verb. See tdpctl --help.", defs[i].name);
+                        return log_error(-EINVAL, "Option --%s belongs behind the verb. See tdpctl --help.",
+                                         defs[i].name);
                 }
 
                 r = set_value(args, &defs[i], optarg);
@@ -258,8 +284,11 @@ void args_print_help(FILE *f, uint32_t mask) {
                         continue;
                 if (d->letter)
                         (void) snprintf(letter, sizeof(letter), "-%c, ", d->letter);
-                (void) snprintf(left, sizeof(left), d->kind == KIND_JSON ? "%s--%s[=%s]" :
-                                d->metavar ? "%s--%s=%s" : "%s--%s", letter, d->name, d->metavar ?: "");
+                (void) snprintf(left, sizeof(left),
+                                d->kind == KIND_JSON ? "%s--%s[=%s]"
+                                : d->metavar         ? "%s--%s=%s"
+                                                     : "%s--%s",
+                                letter, d->name, d->metavar ?: "");
                 fprintf(f, "  %-27s %s\n", left, d->help);
         }
 }

@@ -49,8 +49,8 @@ struct args {
         uint32_t vcpus, max_level, pid;
         bool no_auto_slots, no_wait;
 
-        uint32_t given;         /* OPT_BIT()s */
-        char **positional;      /* NULL-terminated, points into argv */
+        uint32_t given;    /* OPT_BIT()s */
+        char **positional; /* NULL-terminated, points into argv */
         int n_positional;
 };
 

@@ -9,9 +9,9 @@
 #include "daemon.h"
 #include "log.h"
 
-#define UNIT "tdpd.service"
-#define PING_USEC UINT64_C(1200000)
-#define SYSTEMD_USEC UINT64_C(300000)   /* two calls: all in all below two seconds */
+#define UNIT         "tdpd.service"
+#define PING_USEC    UINT64_C(1200000)
+#define SYSTEMD_USEC UINT64_C(300000) /* two calls: all in all below two seconds */
 
 struct unit_state {
         char *load, *active, *sub, *result;
@@ -56,13 +56,13 @@ static int unit_state_read(struct unit_state *ret) {
                 return r;
 
         for (unsigned i = 0; i < ELEMENTSOF(names); i++) {
-                r = sd_bus_get_property_string(bus, "org.freedesktop.systemd1", path, "org.freedesktop.systemd1.Unit",
-                                               names[i], NULL, fields[i]);
+                r = sd_bus_get_property_string(bus, "org.freedesktop.systemd1", path,
+                                               "org.freedesktop.systemd1.Unit", names[i], NULL, fields[i]);
                 if (r < 0)
                         return r;
         }
-        (void) sd_bus_get_property_string(bus, "org.freedesktop.systemd1", path, "org.freedesktop.systemd1.Service",
-                                          "Result", NULL, &ret->result);
+        (void) sd_bus_get_property_string(bus, "org.freedesktop.systemd1", path,
+                                          "org.freedesktop.systemd1.Service", "Result", NULL, &ret->result);
         return 0;
 }
 
@@ -71,25 +71,35 @@ static void explain_unit(void) {
         _cleanup_(unit_state_done) struct unit_state s = {};
 
         if (unit_state_read(&s) < 0) {
-                (void) log_error(0, "systemd could not be asked for the state of %s. See \"systemctl status tdpd\".", UNIT);
+                (void) log_error(0,
+                                 "systemd could not be asked for the state of %s. See "
+                                 "\"systemctl status tdpd\".",
+                                 UNIT);
                 return;
         }
 
         if (strcmp(s.load, "not-found") == 0)
                 (void) log_error(0, "%s is not installed here. Install the package \"tdpd\".", UNIT);
         else if (strcmp(s.load, "masked") == 0)
-                (void) log_error(0, "%s is masked. Allow it with \"systemctl unmask tdpd\" and start it.", UNIT);
+                (void) log_error(0, "%s is masked. Allow it with \"systemctl unmask tdpd\" and start it.",
+                                 UNIT);
         else if (strcmp(s.active, "failed") == 0)
-                (void) log_error(0, "%s has failed (%s). See why with \"journalctl -u tdpd -e\", then start it with "
-                                 "\"systemctl start tdpd\".", UNIT, s.result ?: "unknown result");
+                (void) log_error(0,
+                                 "%s has failed (%s). See why with \"journalctl -u tdpd "
+                                 "-e\", then start it with "
+                                 "\"systemctl start tdpd\".",
+                                 UNIT, s.result ?: "unknown result");
         else if (strcmp(s.active, "active") == 0)
-                (void) log_error(0, "%s is active (%s), but does not answer on the bus. See \"journalctl -u tdpd -e\".",
+                (void) log_error(0,
+                                 "%s is active (%s), but does not answer on the bus. See "
+                                 "\"journalctl -u tdpd -e\".",
                                  UNIT, s.sub);
         else if (strcmp(s.active, "inactive") == 0)
                 (void) log_error(0, "%s is not running. Start it with \"systemctl start tdpd\".", UNIT);
         else
-                (void) log_error(0, "%s is %s (%s). Try again in a moment, or see \"systemctl status tdpd\".", UNIT,
-                                 s.active, s.sub);
+                (void) log_error(0,
+                                 "%s is %s (%s). Try again in a moment, or see \"systemctl status tdpd\".",
+                                 UNIT, s.active, s.sub);
 }
 
 int daemon_failed(struct tdp_ctx *ctx, int r) {

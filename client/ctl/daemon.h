@@ -5,9 +5,9 @@
 #include "tdp/tdp.h"
 
 /* Exit codes, as tdpctl(1) documents them. "run" has its own. */
-#define EXIT_OK 0
-#define EXIT_FAILED 1
-#define EXIT_USAGE 2
+#define EXIT_OK        0
+#define EXIT_FAILED    1
+#define EXIT_USAGE     2
 #define EXIT_NO_DAEMON 3
 
 /*

@@ -51,11 +51,11 @@ static json_object *from_structs(const struct tdp_value *list, const char *const
         json_object *array = json_object_new_array();
         const struct tdp_value *item, *field;
 
-        tdp_value_foreach(list, item) {
+        tdp_value_foreach (list, item) {
                 json_object *o = json_object_new_object();
                 unsigned i = 0;
 
-                tdp_value_foreach(item, field)
+                tdp_value_foreach (item, field)
                         if (i < FIELDS_MAX && fields[i])
                                 json_object_object_add(o, fields[i++], json_from_value(field));
                 json_object_array_add(array, o);
@@ -67,7 +67,7 @@ static json_object *from_dict(const struct tdp_value *dict) {
         json_object *o = json_object_new_object();
         const struct tdp_value *v;
 
-        tdp_value_foreach(dict, v) {
+        tdp_value_foreach (dict, v) {
                 _cleanup_free_ char *key = json_key(tdp_value_get_key(v) ?: "");
 
                 if (key)
@@ -86,7 +86,7 @@ static json_object *from_list(const struct tdp_value *list) {
                         return from_structs(list, shapes[i].fields);
 
         array = json_object_new_array();
-        tdp_value_foreach(list, v)
+        tdp_value_foreach (list, v)
                 json_object_array_add(array, json_from_value(v));
         return array;
 }
@@ -148,9 +148,10 @@ json_object *json_from_job(const struct tdp_job *job) {
 }
 
 static const char *to_text(json_object *object, bool pretty) {
-        return json_object_to_json_string_ext(object, JSON_C_TO_STRING_NOSLASHESCAPE |
-                                              (pretty ? JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED :
-                                               JSON_C_TO_STRING_PLAIN));
+        return json_object_to_json_string_ext(
+                        object, JSON_C_TO_STRING_NOSLASHESCAPE |
+                                                (pretty ? JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED
+                                                        : JSON_C_TO_STRING_PLAIN));
 }
 
 int json_print(const struct args *args, json_object *object) {

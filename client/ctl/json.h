@@ -8,15 +8,15 @@
 
 /*
  * JSON of what the daemon tells. Keys are the contract's words in lower case with underscores
- * ("FaultsSinceBuild" is "faults_since_build"); structures have the keys that the tables in json.c give them.
- * All functions return a new reference, or NULL if memory is short.
+ * ("FaultsSinceBuild" is "faults_since_build"); structures have the keys that the tables in json.c give
+ * them. All functions return a new reference, or NULL if memory is short.
  */
 json_object *json_from_value(const struct tdp_value *value);
 
 /* The reasons of a decision: [{"reason", "text"}]. */
 json_object *json_from_reasons(const struct tdp_value *reasons);
 
-json_object *json_from_vm(const struct tdp_vm *vm);     /* all properties, if they were read */
+json_object *json_from_vm(const struct tdp_vm *vm); /* all properties, if they were read */
 json_object *json_from_node(const struct tdp_node *node);
 json_object *json_from_job(const struct tdp_job *job);
 

@@ -19,8 +19,8 @@ static void help(void) {
                 const struct verb *v = &verbs[i];
                 char left[64];
 
-                (void) snprintf(left, sizeof(left), "%s %s", v->name, v->command || strlen(v->arguments) > 16 ? "..." :
-                                v->arguments);
+                (void) snprintf(left, sizeof(left), "%s %s", v->name,
+                                v->command || strlen(v->arguments) > 16 ? "..." : v->arguments);
                 printf("  %-19s %s\n", left, v->help);
         }
         printf("\nOptions:\n");
@@ -29,7 +29,8 @@ static void help(void) {
 }
 
 static void help_verb(const struct verb *v) {
-        printf("tdpctl %s%s%s%s\n\n%s.\n", v->name, v->options && !v->command && v->arguments[0] != '-' ? " [OPTIONS]" : "",
+        printf("tdpctl %s%s%s%s\n\n%s.\n", v->name,
+               v->options && !v->command && v->arguments[0] != '-' ? " [OPTIONS]" : "",
                v->arguments[0] ? " " : "", v->arguments, v->help);
         if (v->options) {
                 printf("\nOptions:\n");
@@ -53,7 +54,8 @@ static int unknown_verb(const char *word) {
 
 static int check_n_args(const struct verb *v, const struct args *args) {
         if (args->n_positional < v->min_args)
-                return log_error(-EINVAL, "\"%s\" needs more arguments: tdpctl %s %s", v->name, v->name, v->arguments);
+                return log_error(-EINVAL, "\"%s\" needs more arguments: tdpctl %s %s", v->name, v->name,
+                                 v->arguments);
         if (v->max_args >= 0 && args->n_positional > v->max_args)
                 return log_error(-EINVAL, "\"%s\" is one argument too many: tdpctl %s %s",
                                  args->positional[v->max_args], v->name, v->arguments);

@@ -13,12 +13,12 @@
 #include "signals.h"
 #include "size.h"
 
-#define HIDE_CURSOR "\033[?25l"
-#define SHOW_CURSOR "\033[?25h"
-#define CLEAR_LINE "\r\033[K"
+#define HIDE_CURSOR     "\033[?25l"
+#define SHOW_CURSOR     "\033[?25h"
+#define CLEAR_LINE      "\r\033[K"
 #define COLUMNS_DEFAULT 80
-#define BAR_MIN 10
-#define BAR_MAX 40
+#define BAR_MIN         10
+#define BAR_MAX         40
 
 static uint64_t now_usec(void) {
         struct timespec ts;
@@ -36,19 +36,20 @@ static unsigned columns_get(void) {
 }
 
 void progress_init(struct progress *p, const struct args *args) {
-        *p = (struct progress) {
+        *p = (struct progress){
                 .shown = !args->quiet,
                 .terminal = isatty(STDERR_FILENO),
         };
 }
 
 /* "populate  45% [####------]  3.6G of 8G  2.1G/s  2s left" */
-void progress_format(char *buf, size_t size, unsigned columns, const char *phase, uint64_t done, uint64_t total,
-                     uint64_t done_before, uint64_t usec) {
+void progress_format(char *buf, size_t size, unsigned columns, const char *phase, uint64_t done,
+                     uint64_t total, uint64_t done_before, uint64_t usec) {
         char a[SIZE_TEXT_MAX], b[SIZE_TEXT_MAX], c[SIZE_TEXT_MAX], d[SIZE_TEXT_MAX];
         char left[64], right[4 * SIZE_TEXT_MAX + 32], bar[BAR_MAX + 1];
         double fraction = total > 0 ? (double) done / (double) total : 0;
-        double rate = usec > 0 && done > done_before ? (double) (done - done_before) * 1e6 / (double) usec : 0;
+        double rate = usec > 0 && done > done_before ? (double) (done - done_before) * 1e6 / (double) usec
+                                                     : 0;
         unsigned width, filled;
         size_t used;
 
@@ -56,15 +57,18 @@ void progress_format(char *buf, size_t size, unsigned columns, const char *phase
                 fraction = 1;
         (void) snprintf(left, sizeof(left), "%-8.16s %3u%%", phase, (unsigned) (fraction * 100));
 
-        used = (size_t) snprintf(right, sizeof(right), "%s of %s", size_format(done, a), size_format(total, b));
+        used = (size_t) snprintf(right, sizeof(right), "%s of %s", size_format(done, a),
+                                 size_format(total, b));
         if (rate >= 1 && used < sizeof(right))
-                used += (size_t) snprintf(right + used, sizeof(right) - used, "  %s/s", size_format((uint64_t) rate, c));
+                used += (size_t) snprintf(right + used, sizeof(right) - used, "  %s/s",
+                                          size_format((uint64_t) rate, c));
         if (rate >= 1 && done < total && used < sizeof(right)) {
                 double left_seconds = (double) (total - done) / rate;
                 uint64_t seconds = (uint64_t) (left_seconds < 1e7 ? left_seconds + 0.999 : 1e7);
 
                 if (seconds < 60)
-                        (void) snprintf(right + used, sizeof(right) - used, "  %us left", (unsigned) seconds);
+                        (void) snprintf(right + used, sizeof(right) - used, "  %us left",
+                                        (unsigned) seconds);
                 else
                         (void) snprintf(right + used, sizeof(right) - used, "  %s left",
                                         duration_format(seconds * 1000000, d));
@@ -160,7 +164,8 @@ static int on_progress(const struct tdp_job *job, void *userdata) {
         if (signo > 0) {
                 if (p->signo > 0) {
                         show_cursor(p, true);
-                        (void) log_error(0, "Left before job %u was canceled; \"tdpctl jobs\" shows it.", tdp_job_get_id(job));
+                        (void) log_error(0, "Left before job %u was canceled; \"tdpctl jobs\" shows it.",
+                                         tdp_job_get_id(job));
                         _exit(128 + signo);
                 }
                 p->signo = signo;

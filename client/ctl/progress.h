@@ -17,7 +17,7 @@ struct progress {
         uint64_t phase_start_usec, phase_start_done, done, total;
         unsigned last_tenth;
         bool cursor_hidden;
-        int signo;                      /* the signal that canceled the job, or 0 */
+        int signo; /* the signal that canceled the job, or 0 */
 
         /* Asked each time: a negative return cancels the job. */
         int (*check)(void *userdata);
@@ -27,11 +27,11 @@ struct progress {
 void progress_init(struct progress *p, const struct args *args);
 
 /*
- * Waits for the job. 0, or what tdp_job_wait() returned, having put the terminal right. The caller has blocked
- * the signals.
+ * Waits for the job. 0, or what tdp_job_wait() returned, having put the terminal right. The caller has
+ * blocked the signals.
  */
 int progress_wait(struct progress *p, struct tdp_job *job);
 
 /* One line without line ends, for at most that many columns. Apart for tests. */
-void progress_format(char *buf, size_t size, unsigned columns, const char *phase, uint64_t done, uint64_t total,
-                     uint64_t done_before, uint64_t usec);
+void progress_format(char *buf, size_t size, unsigned columns, const char *phase, uint64_t done,
+                     uint64_t total, uint64_t done_before, uint64_t usec);

@@ -12,11 +12,47 @@
 
 /* QEMU's options without a value; all others take the next word. From QEMU's qemu-options.hx, 2.x to 9.x. */
 static const char *const flags[] = {
-        "h", "help", "version", "S", "s", "snapshot", "no-fd-bootchk", "enable-fips", "mem-prealloc", "nographic",
-        "curses", "portrait", "alt-grab", "ctrl-grab", "no-quit", "sdl", "full-screen", "win2k-hack", "no-acpi",
-        "no-hpet", "no-reboot", "no-shutdown", "preconfig", "singlestep", "one-insn-per-tb", "daemonize", "usb",
-        "enable-kvm", "only-migratable", "nodefaults", "no-user-config", "semihosting", "old-param", "no-nodefaults",
-        "enable-sync-profile", "xen-attach", "xen-domid-restrict", "no-frame", "localtime", "no-kvm", "nodefconfig",
+        "h",
+        "help",
+        "version",
+        "S",
+        "s",
+        "snapshot",
+        "no-fd-bootchk",
+        "enable-fips",
+        "mem-prealloc",
+        "nographic",
+        "curses",
+        "portrait",
+        "alt-grab",
+        "ctrl-grab",
+        "no-quit",
+        "sdl",
+        "full-screen",
+        "win2k-hack",
+        "no-acpi",
+        "no-hpet",
+        "no-reboot",
+        "no-shutdown",
+        "preconfig",
+        "singlestep",
+        "one-insn-per-tb",
+        "daemonize",
+        "usb",
+        "enable-kvm",
+        "only-migratable",
+        "nodefaults",
+        "no-user-config",
+        "semihosting",
+        "old-param",
+        "no-nodefaults",
+        "enable-sync-profile",
+        "xen-attach",
+        "xen-domid-restrict",
+        "no-frame",
+        "localtime",
+        "no-kvm",
+        "nodefconfig",
 };
 
 static bool is_flag(const char *option) {
@@ -57,7 +93,8 @@ static int parse_memory(const char *value, uint64_t *ret) {
         r = size_parse(number, &n);
         if (r < 0)
                 return r;
-        if (strspn(number, "0123456789") == strlen(number) && __builtin_mul_overflow(n, UINT64_C(1) << 20, &n))
+        if (strspn(number, "0123456789") == strlen(number) &&
+            __builtin_mul_overflow(n, UINT64_C(1) << 20, &n))
                 return -ERANGE;
 
         *ret = n;
@@ -69,11 +106,14 @@ static int check_memory(const char *value, uint64_t memory, struct qemu_args *ar
         uint64_t n;
 
         if (parse_memory(value, &n) < 0)
-                return log_error(-EINVAL, "QEMU's \"-m %s\" cannot be compared with --memory=%s. Leave -m out: it is added.",
+                return log_error(-EINVAL,
+                                 "QEMU's \"-m %s\" cannot be compared with --memory=%s. Leave "
+                                 "-m out: it is added.",
                                  value, size_format(memory, buf));
         if (n != memory)
-                return log_error(-EINVAL, "QEMU's \"-m %s\" contradicts --memory=%s. Leave -m out: it is added.", value,
-                                 size_format(memory, buf));
+                return log_error(-EINVAL,
+                                 "QEMU's \"-m %s\" contradicts --memory=%s. Leave -m out: it is added.",
+                                 value, size_format(memory, buf));
         args->memory = true;
         return 0;
 }
@@ -85,13 +125,15 @@ static int check_option(const char *option, const char *value, uint64_t memory, 
                 { "mem-path", "the guest's memory comes from tdpd" },
                 { "mem-prealloc", "tdpd has populated the memory already" },
                 { "numa", "tdpd adds the guest's nodes together with its memory" },
-                { "daemonize", "tdpctl has to stay with QEMU until it ends; start tdpctl in the background instead" },
+                { "daemonize",
+                  "tdpctl has to stay with QEMU until it ends; start tdpctl in the background instead" },
                 { "preconfig", "the mapping is built when the machine is complete" },
         };
 
         for (size_t i = 0; i < ELEMENTSOF(refused); i++)
                 if (strcmp(refused[i].option, option) == 0)
-                        return log_error(-EINVAL, "QEMU's option -%s cannot be used with \"tdpctl run\": %s.", option,
+                        return log_error(-EINVAL,
+                                         "QEMU's option -%s cannot be used with \"tdpctl run\": %s.", option,
                                          refused[i].why);
 
         if (strcmp(option, "S") == 0)
@@ -102,8 +144,11 @@ static int check_option(const char *option, const char *value, uint64_t memory, 
                 return check_memory(value, memory, args);
         else if ((strcmp(option, "machine") == 0 || strcmp(option, "M") == 0) && value) {
                 if (has_key(value, "memory-backend", NULL))
-                        return log_error(-EINVAL, "QEMU's \"-%s %s\" names a memory backend, but the guest's memory comes "
-                                         "from tdpd. Leave memory-backend out.", option, value);
+                        return log_error(-EINVAL,
+                                         "QEMU's \"-%s %s\" names a memory backend, but the "
+                                         "guest's memory comes "
+                                         "from tdpd. Leave memory-backend out.",
+                                         option, value);
                 if (has_key(value, "accel", NULL))
                         args->accelerator = true;
         }
@@ -153,7 +198,8 @@ static void add(struct builder *b, const char *format, ...) {
         va_end(ap);
 }
 
-static void add_memory(struct builder *b, const struct qemu_args *scanned, const struct qemu_part *parts, size_t n_parts) {
+static void add_memory(struct builder *b, const struct qemu_args *scanned, const struct qemu_part *parts,
+                       size_t n_parts) {
         uint64_t total = 0;
 
         for (size_t i = 0; i < n_parts; i++) {
@@ -180,8 +226,8 @@ static void add_memory(struct builder *b, const struct qemu_args *scanned, const
                 }
 }
 
-int qemu_args_build(char *const *argv, const struct qemu_args *scanned, const struct qemu_part *parts, size_t n_parts,
-                    int qmp_fd, bool stop, char ***ret) {
+int qemu_args_build(char *const *argv, const struct qemu_args *scanned, const struct qemu_part *parts,
+                    size_t n_parts, int qmp_fd, bool stop, char ***ret) {
         struct builder b = {};
         size_t n = 0;
 

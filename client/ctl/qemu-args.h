@@ -8,9 +8,9 @@
 
 /* What a QEMU command line says, as far as it matters to "run". */
 struct qemu_args {
-        bool stopped;           /* -S */
-        bool accelerator;       /* one is chosen */
-        bool memory;            /* -m, with the same size */
+        bool stopped;     /* -S */
+        bool accelerator; /* one is chosen */
+        bool memory;      /* -m, with the same size */
 };
 
 /* Refuses what contradicts memory from tdpd, and says so. argv is NULL-terminated. */
@@ -25,6 +25,6 @@ struct qemu_part {
         uint64_t bytes;
         int fd;
 };
-int qemu_args_build(char *const *argv, const struct qemu_args *scanned, const struct qemu_part *parts, size_t n_parts,
-                    int qmp_fd, bool stop, char ***ret);
+int qemu_args_build(char *const *argv, const struct qemu_args *scanned, const struct qemu_part *parts,
+                    size_t n_parts, int qmp_fd, bool stop, char ***ret);
 char **qemu_args_free(char **argv);

@@ -58,7 +58,7 @@ int qemu_start(struct qemu *q, char *const *argv, const int *fds) {
                 return -error;
         }
 
-        *q = (struct qemu) { .pid = pid, .pidfd = pidfd_open(pid, 0) };
+        *q = (struct qemu){ .pid = pid, .pidfd = pidfd_open(pid, 0) };
         if (q->pidfd < 0) {
                 error = errno;
                 (void) kill(pid, SIGKILL);
@@ -86,7 +86,7 @@ bool qemu_has_ended(struct qemu *q) {
 
 void qemu_kill(struct qemu *q, int signo) {
         if (q->pid > 0 && !q->ended)
-                (void) kill(q->pid, signo);     /* not reaped yet, so the pid is still its own */
+                (void) kill(q->pid, signo); /* not reaped yet, so the pid is still its own */
 }
 
 void qemu_end(struct qemu *q) {

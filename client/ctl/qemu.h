@@ -6,16 +6,16 @@
 
 /* The QEMU process. */
 struct qemu {
-        pid_t pid;              /* 0: not started */
+        pid_t pid; /* 0: not started */
         int pidfd;
         bool ended;
-        int code;               /* when ended: exit status, or 128 + signal */
+        int code; /* when ended: exit status, or 128 + signal */
         bool signaled;
 };
 
 /* Exit codes of tdpctl if QEMU cannot be executed, as in env(1). */
 #define EXIT_QEMU_NOT_EXECUTABLE 126
-#define EXIT_QEMU_NOT_FOUND 127
+#define EXIT_QEMU_NOT_FOUND      127
 
 /*
  * Starts it with these descriptors left open (fds ends with -1). Returns 0, or a negative errno: that of

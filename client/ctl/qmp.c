@@ -12,12 +12,12 @@
 #include "cleanup.h"
 #include "qmp.h"
 
-#define READ_SIZE 4096
+#define READ_SIZE      4096
 #define LINE_MAX_BYTES (4U << 20)
-#define CHECK_MSEC 100
+#define CHECK_MSEC     100
 
 void qmp_init(struct qmp *q, int fd) {
-        *q = (struct qmp) { .fd = fd };
+        *q = (struct qmp){ .fd = fd };
         (void) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
@@ -26,7 +26,7 @@ void qmp_done(struct qmp *q) {
                 json_object_put(q->reply);
         free(q->buffer);
         q->fd = close_keep_errno(q->fd);
-        *q = (struct qmp) { .fd = -1 };
+        *q = (struct qmp){ .fd = -1 };
 }
 
 static int on_line(struct qmp *q, const char *line) {
@@ -105,7 +105,8 @@ static uint64_t now_usec(void) {
 }
 
 /* Waits until the greeting, or an answer, has come. */
-static int wait_for(struct qmp *q, bool greeting, uint64_t deadline, int (*check)(void *userdata), void *userdata) {
+static int wait_for(struct qmp *q, bool greeting, uint64_t deadline, int (*check)(void *userdata),
+                    void *userdata) {
         for (;;) {
                 struct pollfd p = { .fd = q->fd, .events = POLLIN };
                 int r;

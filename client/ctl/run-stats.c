@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Statistics of a run. The kernel's counters go with QEMU's address space, so they are read while QEMU lives: at
- * regular times, and once more when it says that the guest has ended. A guest that ends QEMU without a word
- * (isa-debug-exit) is seen as of the last regular look.
+ * Statistics of a run. The kernel's counters go with QEMU's address space, so they are read while QEMU
+ * lives: at regular times, and once more when it says that the guest has ended. A guest that ends QEMU
+ * without a word (isa-debug-exit) is seen as of the last regular look.
  */
 
 #include <string.h>
@@ -16,7 +16,7 @@
 
 #define INTERVAL_USEC UINT64_C(200000)
 /* The kernel walks the page table for each look: that may take a twentieth of the time, not more. */
-#define COST_FACTOR 20
+#define COST_FACTOR         20
 #define SAMPLE_TIMEOUT_USEC UINT64_C(2000000)
 
 static uint64_t now_usec(void) {
@@ -27,7 +27,7 @@ static uint64_t now_usec(void) {
 }
 
 void run_stats_init(struct run_stats *s, bool wanted) {
-        *s = (struct run_stats) { .wanted = wanted };
+        *s = (struct run_stats){ .wanted = wanted };
 }
 
 void run_stats_done(struct run_stats *s) {
@@ -93,8 +93,9 @@ static json_object *to_json(const struct run_stats *s, const char *name, const s
         json_add_string(o, "name", name);
         json_add_uint(o, "populate_ns", get(s->vm, "populate_usec") * 1000);
         json_add_uint(o, "build_ns", get(s->vm, "build_usec") * 1000);
-        json_add_uint(o, "guest_ns", s->start_usec > 0 && s->end_usec > s->start_usec ?
-                      (s->end_usec - s->start_usec) * 1000 : 0);
+        json_add_uint(o, "guest_ns",
+                      s->start_usec > 0 && s->end_usec > s->start_usec ? (s->end_usec - s->start_usec) * 1000
+                                                                       : 0);
         json_add_uint(o, "pinned_bytes", get(s->vm, "pinned_bytes"));
         json_add_uint(o, "mapped_bytes", get(s->vm, "mapped_bytes"));
         json_add_uint(o, "faults", get(s->vm, "faults_since_build"));
@@ -124,7 +125,8 @@ int run_stats_output(const struct run_stats *s, const struct args *args, const s
         if (args_given(args, OPT_STATS_FILE)) {
                 r = json_write_file(args->stats_file, to_json(s, args->name, qemu));
                 if (r < 0)
-                        return log_error(r, "Statistics could not be written to \"%s\": %s", args->stats_file, strerror(-r));
+                        return log_error(r, "Statistics could not be written to \"%s\": %s",
+                                         args->stats_file, strerror(-r));
         }
         return args->json != JSON_OFF ? json_print(args, to_json(s, args->name, qemu)) : 0;
 }

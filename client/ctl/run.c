@@ -18,7 +18,7 @@
 #include "verbs.h"
 
 #define START_USEC UINT64_C(120000000)
-#define CONT_USEC UINT64_C(30000000)
+#define CONT_USEC  UINT64_C(30000000)
 
 struct run {
         const struct args *args;
@@ -28,8 +28,8 @@ struct run {
         struct qemu qemu;
         struct qmp qmp;
         struct run_stats stats;
-        bool strict;            /* the guest must not run without its mapping */
-        int signo;              /* the signal that ended the run before its guest started, or 0 */
+        bool strict; /* the guest must not run without its mapping */
+        int signo;   /* the signal that ended the run before its guest started, or 0 */
 };
 
 static void run_done(struct run *run) {
@@ -46,7 +46,8 @@ static int check_args(const struct args *args, struct qemu_args *ret_scanned) {
         if (!args_given(args, OPT_NAME))
                 return log_error(-EINVAL, "The VM needs a name for tdpd. Give --name=NAME.");
         if (!args_given(args, OPT_MEMORY))
-                return log_error(-EINVAL, "How much memory shall the guest have? Give --memory=SIZE, like --memory=8G.");
+                return log_error(-EINVAL, "How much memory shall the guest have? Give "
+                                          "--memory=SIZE, like --memory=8G.");
         return qemu_args_scan(args->positional, args->memory, ret_scanned);
 }
 
@@ -79,8 +80,9 @@ static int reserve(struct run *run) {
 
 static int start_failed(const char *program, int r) {
         (void) log_error(r, "\"%s\" could not be started: %s", program, strerror(-r));
-        return r == -ENOENT ? EXIT_QEMU_NOT_FOUND : r == -EACCES || r == -ENOEXEC ? EXIT_QEMU_NOT_EXECUTABLE :
-               EXIT_RUN_FAILED;
+        return r == -ENOENT                    ? EXIT_QEMU_NOT_FOUND
+               : r == -EACCES || r == -ENOEXEC ? EXIT_QEMU_NOT_EXECUTABLE
+                                               : EXIT_RUN_FAILED;
 }
 
 static int start_with(struct run *run, const struct tdp_memory *memory) {
@@ -92,7 +94,7 @@ static int start_with(struct run *run, const struct tdp_memory *memory) {
         char **argv;
         size_t n = 0;
 
-        tdp_memory_foreach(memory, m)
+        tdp_memory_foreach (memory, m)
                 n++;
         parts = calloc(n, sizeof(*parts));
         fds = calloc(n + 2, sizeof(*fds));
@@ -105,14 +107,16 @@ static int start_with(struct run *run, const struct tdp_memory *memory) {
         theirs = sockets[1];
 
         n = 0;
-        tdp_memory_foreach(memory, m) {
+        tdp_memory_foreach (memory, m) {
                 fds[n] = tdp_memory_get_fd(m);
-                parts[n++] = (struct qemu_part) { .bytes = tdp_memory_get_bytes(m), .fd = tdp_memory_get_fd(m) };
+                parts[n++] = (struct qemu_part){ .bytes = tdp_memory_get_bytes(m),
+                                                 .fd = tdp_memory_get_fd(m) };
         }
         fds[n] = theirs;
         fds[n + 1] = -1;
 
-        r = qemu_args_build(run->args->positional, &run->scanned, parts, n, theirs, !run->args->no_wait, &argv);
+        r = qemu_args_build(run->args->positional, &run->scanned, parts, n, theirs, !run->args->no_wait,
+                            &argv);
         if (r < 0)
                 return start_failed(run->args->positional[0], r);
 
@@ -134,7 +138,8 @@ static int start(struct run *run) {
                 return EXIT_RUN_FAILED;
         }
         if (!memory)
-                return log_error(EXIT_RUN_FAILED, "tdpd gave no memory for VM \"%s\". See its log: journalctl -u tdpd -e",
+                return log_error(EXIT_RUN_FAILED,
+                                 "tdpd gave no memory for VM \"%s\". See its log: journalctl -u tdpd -e",
                                  run->args->name);
 
         return start_with(run, memory);
@@ -178,7 +183,8 @@ static int qmp_failed(struct run *run, int r, const char *doing) {
                 return 128 + run->signo;
         if (r == -ECONNRESET) {
                 qemu_end(&run->qemu);
-                (void) log_error(0, "QEMU ended (%s %d) while %s.", run->qemu.signaled ? "signal" : "exit status",
+                (void) log_error(0, "QEMU ended (%s %d) while %s.",
+                                 run->qemu.signaled ? "signal" : "exit status",
                                  run->qemu.signaled ? run->qemu.code - 128 : run->qemu.code, doing);
                 return run->qemu.code;
         }
@@ -206,7 +212,8 @@ static void report(struct run *run) {
                 return;
         }
         reason = tdp_value_at(tdp_value_find(p, "Reasons"), 0);
-        log_notice("%s: not built: %s", run->args->name, tdp_value_get_string(tdp_value_at(reason, 1)) ?: "no reason given");
+        log_notice("%s: not built: %s", run->args->name,
+                   tdp_value_get_string(tdp_value_at(reason, 1)) ?: "no reason given");
 }
 
 static int attach(struct run *run) {
@@ -243,7 +250,8 @@ static int attach(struct run *run) {
 
         (void) daemon_failed(run->ctx, r);
         if (run->strict) {
-                (void) log_error(0, "QEMU is ended: with --decision=always the guest does not run without its mapping.");
+                (void) log_error(0, "QEMU is ended: with --decision=always the guest does not "
+                                    "run without its mapping.");
                 return EXIT_RUN_FAILED;
         }
         log_notice("The guest's memory is mapped on demand instead.");
@@ -323,8 +331,11 @@ static void release(struct run *run) {
         /* The daemon notices QEMU's end by itself, and may have been faster. */
         if (r < 0 && r != -ENOENT) {
                 (void) daemon_failed(run->ctx, r);
-                (void) log_error(0, "VM \"%s\" may not be released. See \"tdpctl vms\"; tdpd releases it when it sees that "
-                                 "QEMU has ended.", run->args->name);
+                (void) log_error(0,
+                                 "VM \"%s\" may not be released. See \"tdpctl vms\"; tdpd "
+                                 "releases it when it sees that "
+                                 "QEMU has ended.",
+                                 run->args->name);
         }
 }
 

@@ -16,9 +16,9 @@ struct run_stats {
         bool wanted;
         json_object *vm;
         uint64_t n_samples, built_bytes;
-        uint64_t start_usec, end_usec;          /* of the guest, as far as it is known */
-        uint64_t next_usec;                     /* when to look again */
-        bool at_shutdown;                       /* the last sight is from the guest's end */
+        uint64_t start_usec, end_usec; /* of the guest, as far as it is known */
+        uint64_t next_usec;            /* when to look again */
+        bool at_shutdown;              /* the last sight is from the guest's end */
 };
 
 void run_stats_init(struct run_stats *s, bool wanted);

@@ -8,7 +8,7 @@
  * call is interrupted, so nothing is left half done.
  */
 void signals_block(void);
-void signals_unblock(void);     /* also for a child before it executes another program */
+void signals_unblock(void); /* also for a child before it executes another program */
 
 /* The next pending one, or 0. ret_info may be NULL. */
 int signals_next(siginfo_t *ret_info);

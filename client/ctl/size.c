@@ -87,8 +87,8 @@ const char *size_format(uint64_t bytes, char buf[static SIZE_TEXT_MAX]) {
                 (void) snprintf(buf, SIZE_TEXT_MAX, "%llu%c", (unsigned long long) (bytes >> (10 * i)),
                                 suffixes[i - 1]);
         else
-                (void) snprintf(buf, SIZE_TEXT_MAX, "%.1f%c", (double) bytes / (double) (UINT64_C(1) << (10 * i)),
-                                suffixes[i - 1]);
+                (void) snprintf(buf, SIZE_TEXT_MAX, "%.1f%c",
+                                (double) bytes / (double) (UINT64_C(1) << (10 * i)), suffixes[i - 1]);
         return buf;
 }
 

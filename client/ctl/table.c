@@ -12,7 +12,7 @@ struct table {
         size_t n_columns, n_rows, n_allocated;
         const char *const *headers;
         bool *right;
-        char **cells;   /* n_rows * n_columns */
+        char **cells; /* n_rows * n_columns */
 };
 
 struct table *table_free(struct table *t) {
@@ -80,7 +80,7 @@ static void print_row(const struct table *t, FILE *f, const char *const *cells, 
 
                 if (t->right[i])
                         fprintf(f, "%*s%s", widths[i], cells[i], gap);
-                else    /* no blanks at the end of a line */
+                else /* no blanks at the end of a line */
                         fprintf(f, "%-*s%s", i + 1 < t->n_columns ? widths[i] : 0, cells[i], gap);
         }
 }
@@ -106,5 +106,6 @@ void table_print(const struct table *t, FILE *f, bool legend, const char *noun) 
         for (size_t j = 0; j < t->n_rows; j++)
                 print_row(t, f, (const char *const *) t->cells + j * t->n_columns, widths);
         if (legend)
-                fprintf(f, "%s%zu %s%s.\n", t->n_rows > 0 ? "\n" : "", t->n_rows, noun, t->n_rows == 1 ? "" : "s");
+                fprintf(f, "%s%zu %s%s.\n", t->n_rows > 0 ? "\n" : "", t->n_rows, noun,
+                        t->n_rows == 1 ? "" : "s");
 }

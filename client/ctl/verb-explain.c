@@ -59,7 +59,7 @@ static void print_value(const struct tdp_value *value) {
                 break;
         case TDP_VALUE_LIST:
         case TDP_VALUE_DICT:
-                tdp_value_foreach(value, v) {
+                tdp_value_foreach (value, v) {
                         printf("%s", gap);
                         if (tdp_value_get_key(v))
                                 printf("%s=", tdp_value_get_key(v));
@@ -78,7 +78,8 @@ int verb_explain(const struct args *args) {
         int r;
 
         if (!args_given(args, OPT_MEMORY)) {
-                (void) log_error(0, "How much memory would the VM have? Give --memory=SIZE, like --memory=8G.");
+                (void) log_error(0,
+                                 "How much memory would the VM have? Give --memory=SIZE, like --memory=8G.");
                 return EXIT_USAGE;
         }
 
@@ -103,11 +104,12 @@ int verb_explain(const struct args *args) {
         }
 
         printf("Decision: %s\n", tdp_plan_get_decision(plan));
-        tdp_value_foreach(tdp_plan_get_reasons(plan), v)
+        tdp_value_foreach (tdp_plan_get_reasons(plan), v)
                 printf("          %s: %s\n", tdp_value_get_string(tdp_value_at(v, 0)) ?: "",
                        tdp_value_get_string(tdp_value_at(v, 1)) ?: "");
-        tdp_value_foreach(tdp_plan_get_plan(plan), v) {
-                printf("%s %s: ", v == tdp_value_get_first(tdp_plan_get_plan(plan)) ? "    Plan:" : "         ",
+        tdp_value_foreach (tdp_plan_get_plan(plan), v) {
+                printf("%s %s: ",
+                       v == tdp_value_get_first(tdp_plan_get_plan(plan)) ? "    Plan:" : "         ",
                        tdp_value_get_key(v));
                 print_value(v);
                 putchar('\n');

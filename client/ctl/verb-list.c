@@ -31,8 +31,10 @@ static int print_table(const struct args *args, struct table *t, int r, const ch
 
 /* One line for each pool; a node without any has one line, too. */
 static int add_node(struct table *t, const struct tdp_node *node) {
-        const struct tdp_value *p = tdp_node_get_properties(node), *pools = tdp_value_find(p, "Pools"), *pool;
-        char id[NUMBER_MAX], total[SIZE_TEXT_MAX], free_bytes[SIZE_TEXT_MAX], page[SIZE_TEXT_MAX], n[5][NUMBER_MAX];
+        const struct tdp_value *p = tdp_node_get_properties(node), *pools = tdp_value_find(p, "Pools"),
+                               *pool;
+        char id[NUMBER_MAX], total[SIZE_TEXT_MAX], free_bytes[SIZE_TEXT_MAX], page[SIZE_TEXT_MAX],
+                        n[5][NUMBER_MAX];
         const char *cells[10] = {
                 number(tdp_node_get_id(node), id),
                 tdp_value_get_string(tdp_value_find(p, "Cpus")),
@@ -44,7 +46,7 @@ static int add_node(struct table *t, const struct tdp_node *node) {
         if (!tdp_value_get_first(pools))
                 return table_add(t, cells);
 
-        tdp_value_foreach(pools, pool) {
+        tdp_value_foreach (pools, pool) {
                 cells[4] = size_format(tdp_value_get_uint(tdp_value_at(pool, 0)), page);
                 for (unsigned i = 0; i < 5; i++)
                         cells[5 + i] = number(tdp_value_get_uint(tdp_value_at(pool, 1 + i)), n[i]);
@@ -76,7 +78,7 @@ int verb_nodes(const struct args *args) {
         if (args->json != JSON_OFF) {
                 json_object *array = json_object_new_array();
 
-                tdp_node_foreach(nodes, node)
+                tdp_node_foreach (nodes, node)
                         json_object_array_add(array, json_from_node(node));
                 return json_print(args, array) < 0 ? EXIT_FAILED : EXIT_OK;
         }
@@ -108,7 +110,7 @@ int verb_vms(const struct args *args) {
         if (args->json != JSON_OFF) {
                 json_object *array = json_object_new_array();
 
-                tdp_vm_foreach(vms, vm)
+                tdp_vm_foreach (vms, vm)
                         json_object_array_add(array, json_from_vm(vm));
                 return json_print(args, array) < 0 ? EXIT_FAILED : EXIT_OK;
         }
@@ -121,11 +123,13 @@ int verb_vms(const struct args *args) {
         for (vm = vms; r >= 0 && vm; vm = tdp_vm_get_next(vm)) {
                 char pid[NUMBER_MAX], bytes[SIZE_TEXT_MAX];
 
-                r = table_add(t, (const char *const[]) {
-                        tdp_vm_get_name(vm), tdp_vm_get_state(vm),
-                        tdp_vm_get_pid(vm) > 0 ? number(tdp_vm_get_pid(vm), pid) : NULL,
-                        size_format(tdp_vm_get_bytes(vm), bytes),
-                });
+                r = table_add(t, (const char *const[]){
+                                                 tdp_vm_get_name(vm),
+                                                 tdp_vm_get_state(vm),
+                                                 tdp_vm_get_pid(vm) > 0 ? number(tdp_vm_get_pid(vm), pid)
+                                                                        : NULL,
+                                                 size_format(tdp_vm_get_bytes(vm), bytes),
+                                 });
         }
         return print_table(args, t, r, "VM");
 }
@@ -147,13 +151,13 @@ int verb_jobs(const struct args *args) {
                 return daemon_failed(ctx, r);
 
         /* A job that ends meanwhile is listed as it was, without progress. */
-        tdp_job_foreach(jobs, job)
+        tdp_job_foreach (jobs, job)
                 (void) tdp_job_refresh(job);
 
         if (args->json != JSON_OFF) {
                 json_object *array = json_object_new_array();
 
-                tdp_job_foreach(jobs, job)
+                tdp_job_foreach (jobs, job)
                         json_object_array_add(array, json_from_job(job));
                 return json_print(args, array) < 0 ? EXIT_FAILED : EXIT_OK;
         }
@@ -166,11 +170,15 @@ int verb_jobs(const struct args *args) {
         for (job = jobs; r >= 0 && job; job = tdp_job_get_next(job)) {
                 char id[NUMBER_MAX], done[SIZE_TEXT_MAX], total[SIZE_TEXT_MAX];
 
-                r = table_add(t, (const char *const[]) {
-                        number(tdp_job_get_id(job), id), tdp_job_get_type(job), tdp_job_get_vm_name(job),
-                        tdp_job_get_state(job), tdp_job_get_phase(job),
-                        size_format(tdp_job_get_done(job), done), size_format(tdp_job_get_total(job), total),
-                });
+                r = table_add(t, (const char *const[]){
+                                                 number(tdp_job_get_id(job), id),
+                                                 tdp_job_get_type(job),
+                                                 tdp_job_get_vm_name(job),
+                                                 tdp_job_get_state(job),
+                                                 tdp_job_get_phase(job),
+                                                 size_format(tdp_job_get_done(job), done),
+                                                 size_format(tdp_job_get_total(job), total),
+                                 });
         }
         return print_table(args, t, r, "job");
 }

@@ -30,7 +30,8 @@ static void print_mapping(const struct tdp_vm *vm) {
         printf("    Leaves: ");
         for (size_t i = 0; i < ELEMENTSOF(leaves); i++)
                 if (get(vm, leaves[i].key) > 0) {
-                        printf("%s%llu of %s", gap, (unsigned long long) get(vm, leaves[i].key), leaves[i].name);
+                        printf("%s%llu of %s", gap, (unsigned long long) get(vm, leaves[i].key),
+                               leaves[i].name);
                         gap = ", ";
                 }
         printf("%s\n", gap[0] ? "" : "none");
@@ -42,10 +43,10 @@ static void print_holes(const struct tdp_vm *vm) {
         char buf[SIZE_TEXT_MAX];
 
         printf("     Holes: %s\n", get(vm, "Holes") > 0 ? size_format(get(vm, "Holes"), buf) : "none");
-        tdp_value_foreach(tdp_value_find(tdp_vm_get_properties(vm), "HoleReasons"), v)
+        tdp_value_foreach (tdp_value_find(tdp_vm_get_properties(vm), "HoleReasons"), v)
                 if (tdp_value_get_uint(v) > 0)
-                        printf("            %s lost to %s since the attach\n", size_format(tdp_value_get_uint(v), buf),
-                               tdp_value_get_key(v));
+                        printf("            %s lost to %s since the attach\n",
+                               size_format(tdp_value_get_uint(v), buf), tdp_value_get_key(v));
 }
 
 static void print_people(const struct tdp_vm *vm) {
@@ -56,22 +57,24 @@ static void print_people(const struct tdp_vm *vm) {
         printf("        VM: %s\n", tdp_vm_get_name(vm));
         printf("     State: %s\n", tdp_vm_get_state(vm));
         if (tdp_vm_get_pid(vm) > 0)
-                printf("       PID: %u (user %llu)\n", tdp_vm_get_pid(vm), (unsigned long long) get(vm, "Uid"));
+                printf("       PID: %u (user %llu)\n", tdp_vm_get_pid(vm),
+                       (unsigned long long) get(vm, "Uid"));
         printf("    Memory: %s", size_format(tdp_vm_get_bytes(vm), buf));
         if (get(vm, "PageSize") > 0)
                 printf(" in pages of %s", size_format(get(vm, "PageSize"), page));
         printf("%s%s\n", nodes[0] ? ", nodes " : "", nodes);
 
         printf("  Decision: %s\n", get_string(vm, "Decision"));
-        tdp_value_foreach(tdp_value_find(properties, "Reasons"), v)
+        tdp_value_foreach (tdp_value_find(properties, "Reasons"), v)
                 printf("            %s: %s\n", tdp_value_get_string(tdp_value_at(v, 0)) ?: "",
                        tdp_value_get_string(tdp_value_at(v, 1)) ?: "");
 
         print_mapping(vm);
         print_holes(vm);
         printf("    Faults: %llu in built memory since the build, %llu elsewhere (MMIO, ROM, not built)\n",
-               (unsigned long long) get(vm, "FaultsSinceBuild"), (unsigned long long) get(vm, "FaultsOther"));
-        tdp_value_foreach(tdp_value_find(properties, "TablePages"), v)
+               (unsigned long long) get(vm, "FaultsSinceBuild"),
+               (unsigned long long) get(vm, "FaultsOther"));
+        tdp_value_foreach (tdp_value_find(properties, "TablePages"), v)
                 printf("    Tables: %llu pages on node %s\n", (unsigned long long) tdp_value_get_uint(v),
                        tdp_value_get_key(v));
         printf("Populating: %s\n", duration_format(get(vm, "PopulateUSec"), buf));

@@ -32,13 +32,13 @@ static int usage_read(struct tdp_ctx *ctx, struct usage *ret) {
         if (r < 0)
                 return r;
 
-        tdp_vm_foreach(vms, vm) {
+        tdp_vm_foreach (vms, vm) {
                 u.n_vms++;
                 u.bytes += tdp_vm_get_bytes(vm);
         }
-        tdp_node_foreach(nodes, node)
+        tdp_node_foreach (nodes, node)
                 u.n_nodes++;
-        tdp_job_foreach(jobs, job)
+        tdp_job_foreach (jobs, job)
                 u.n_jobs++;
 
         *ret = u;
@@ -51,7 +51,7 @@ static void print_words(const char *label, const struct tdp_value *list) {
         printf("%s", label);
         if (!tdp_value_get_first(list))
                 printf(" -");
-        tdp_value_foreach(list, v)
+        tdp_value_foreach (list, v)
                 printf(" %s", tdp_value_get_string(v) ?: "?");
         putchar('\n');
 }
@@ -63,7 +63,8 @@ static void print_kernel(const char *label, const struct tdp_value *kernel) {
         char buf[SIZE_TEXT_MAX];
 
         if (!tdp_value_get_bool(tdp_value_find(kernel, "device"))) {
-                printf("%s no mappings can be built: %s\n", label, error && error[0] ? error : "there is no /dev/kvm-gtdp");
+                printf("%s no mappings can be built: %s\n", label,
+                       error && error[0] ? error : "there is no /dev/kvm-gtdp");
                 return;
         }
         printf("%s %s, ABI %llu, leaves up to %s\n", label, mode ?: "unknown mode",
@@ -102,7 +103,8 @@ int verb_status(const struct args *args) {
                 return json_print(args, o) < 0 ? EXIT_FAILED : EXIT_OK;
         }
 
-        printf("  tdpd: version %s\n", tdp_value_get_string(tdp_value_find(manager, "Version")) ?: "unknown");
+        printf("  tdpd: version %s\n",
+               tdp_value_get_string(tdp_value_find(manager, "Version")) ?: "unknown");
         print_kernel("kernel:", tdp_value_find(manager, "Kernel"));
         printf("policy: %s\n", tdp_value_get_string(tdp_value_find(manager, "Policy")) ?: "-");
         printf("   VMs: %llu", (unsigned long long) u.n_vms);

@@ -58,12 +58,14 @@ static int attach_pid(const struct args *args, uint32_t *ret) {
         uint64_t pid = args->pid;
 
         if (args->n_positional == 2 && args_given(args, OPT_PID))
-                return log_error(-EINVAL, "The pid is given twice: \"%s\" and --pid=%u.", args->positional[1], args->pid);
+                return log_error(-EINVAL, "The pid is given twice: \"%s\" and --pid=%u.",
+                                 args->positional[1], args->pid);
         if (args->n_positional < 2 && !args_given(args, OPT_PID))
                 return log_error(-EINVAL, "Which process runs the VM? Give its pid: tdpctl attach %s PID",
                                  args->positional[0]);
         if (args->n_positional == 2 && uint_parse(args->positional[1], INT32_MAX, &pid) < 0)
-                return log_error(-EINVAL, "\"%s\" is not a pid: a number from 1 to %d is.", args->positional[1], INT32_MAX);
+                return log_error(-EINVAL, "\"%s\" is not a pid: a number from 1 to %d is.",
+                                 args->positional[1], INT32_MAX);
         if (pid == 0)
                 return log_error(-EINVAL, "0 is not the pid of a process.");
 

@@ -8,70 +8,126 @@
 #include "run.h"
 #include "verbs.h"
 
-#define RESERVE_OPTIONS                                                                                 \
-        (OPT_BIT(OPT_MEMORY) | OPT_BIT(OPT_PAGE_SIZE) | OPT_BIT(OPT_NODES) | OPT_BIT(OPT_NUMA_MODE) |   \
+#define RESERVE_OPTIONS                                                                                     \
+        (OPT_BIT(OPT_MEMORY) | OPT_BIT(OPT_PAGE_SIZE) | OPT_BIT(OPT_NODES) | OPT_BIT(OPT_NUMA_MODE) |       \
          OPT_BIT(OPT_NAME) | DECIDE_OPTIONS)
 #define DECIDE_OPTIONS (OPT_BIT(OPT_DECISION) | OPT_BIT(OPT_VCPUS))
-#define BUILD_OPTIONS (DECIDE_OPTIONS | OPT_BIT(OPT_MAX_LEVEL) | OPT_BIT(OPT_NO_WAIT))
+#define BUILD_OPTIONS  (DECIDE_OPTIONS | OPT_BIT(OPT_MAX_LEVEL) | OPT_BIT(OPT_NO_WAIT))
 
 const struct verb verbs[] = {
         {
-                .name = "status", .arguments = "", .help = "The daemon, the kernel, and what is in use",
-                .failure = EXIT_USAGE, .run = verb_status,
+                        .name = "status",
+                        .arguments = "",
+                        .help = "The daemon, the kernel, and what is in use",
+                        .failure = EXIT_USAGE,
+                        .run = verb_status,
         },
         {
-                .name = "nodes", .arguments = "", .help = "NUMA nodes and their page pools",
-                .pager = true, .failure = EXIT_USAGE, .run = verb_nodes,
+                        .name = "nodes",
+                        .arguments = "",
+                        .help = "NUMA nodes and their page pools",
+                        .pager = true,
+                        .failure = EXIT_USAGE,
+                        .run = verb_nodes,
         },
         {
-                .name = "vms", .arguments = "", .help = "The VMs that tdpd knows",
-                .pager = true, .failure = EXIT_USAGE, .run = verb_vms,
+                        .name = "vms",
+                        .arguments = "",
+                        .help = "The VMs that tdpd knows",
+                        .pager = true,
+                        .failure = EXIT_USAGE,
+                        .run = verb_vms,
         },
         {
-                .name = "show", .arguments = "VM", .help = "All about one VM",
-                .min_args = 1, .max_args = 1, .pager = true, .failure = EXIT_USAGE, .run = verb_show,
+                        .name = "show",
+                        .arguments = "VM",
+                        .help = "All about one VM",
+                        .min_args = 1,
+                        .max_args = 1,
+                        .pager = true,
+                        .failure = EXIT_USAGE,
+                        .run = verb_show,
         },
         {
-                .name = "run", .arguments = "--name=NAME --memory=SIZE [OPTIONS] -- QEMU [ARGUMENTS]",
-                .help = "Run QEMU on reserved memory, its mapping built before the guest starts",
-                .min_args = 1, .max_args = -1, .command = true, .failure = EXIT_RUN_FAILED, .run = verb_run,
-                .options = RESERVE_OPTIONS | BUILD_OPTIONS | OPT_BIT(OPT_NO_AUTO_SLOTS) | OPT_BIT(OPT_STATS_FILE),
-                .notes =
-                "Memory is reserved and populated, handed to QEMU (options are added to its command line), the\n"
-                "mapping is built while the guest is stopped, and all is released when QEMU ends. With --no-wait the\n"
-                "guest starts at once.\n"
-                "Exit code: QEMU's; 128+N if signal N ended it; 125 if tdpctl failed, 126 or 127 if QEMU could not\n"
-                "be executed or found.",
+                        .name = "run",
+                        .arguments = "--name=NAME --memory=SIZE [OPTIONS] -- QEMU [ARGUMENTS]",
+                        .help = "Run QEMU on reserved memory, its mapping built before the guest starts",
+                        .min_args = 1,
+                        .max_args = -1,
+                        .command = true,
+                        .failure = EXIT_RUN_FAILED,
+                        .run = verb_run,
+                        .options = RESERVE_OPTIONS | BUILD_OPTIONS | OPT_BIT(OPT_NO_AUTO_SLOTS) |
+                                   OPT_BIT(OPT_STATS_FILE),
+                        .notes = "Memory is reserved and populated, handed to QEMU (options are "
+                                 "added to its command line), the\n"
+                                 "mapping is built while the guest is stopped, and all is released when "
+                                 "QEMU ends. With --no-wait the\n"
+                                 "guest starts at once.\n"
+                                 "Exit code: QEMU's; 128+N if signal N ended it; 125 if tdpctl failed, "
+                                 "126 or 127 if QEMU could not\n"
+                                 "be executed or found.",
         },
         {
-                .name = "attach", .arguments = "NAME PID", .help = "Adopt a running VM and build its mapping",
-                .min_args = 1, .max_args = 2, .failure = EXIT_USAGE, .run = verb_attach,
-                .options = BUILD_OPTIONS | OPT_BIT(OPT_NO_AUTO_SLOTS) | OPT_BIT(OPT_PID),
+                        .name = "attach",
+                        .arguments = "NAME PID",
+                        .help = "Adopt a running VM and build its mapping",
+                        .min_args = 1,
+                        .max_args = 2,
+                        .failure = EXIT_USAGE,
+                        .run = verb_attach,
+                        .options = BUILD_OPTIONS | OPT_BIT(OPT_NO_AUTO_SLOTS) | OPT_BIT(OPT_PID),
         },
         {
-                .name = "build", .arguments = "VM", .help = "Build a VM's mapping (again)",
-                .min_args = 1, .max_args = 1, .options = BUILD_OPTIONS, .failure = EXIT_USAGE, .run = verb_build,
+                        .name = "build",
+                        .arguments = "VM",
+                        .help = "Build a VM's mapping (again)",
+                        .min_args = 1,
+                        .max_args = 1,
+                        .options = BUILD_OPTIONS,
+                        .failure = EXIT_USAGE,
+                        .run = verb_build,
         },
         {
-                .name = "release", .arguments = "VM...", .help = "Let go of VMs; running guests go on",
-                .min_args = 1, .max_args = -1, .failure = EXIT_USAGE, .run = verb_release,
+                        .name = "release",
+                        .arguments = "VM...",
+                        .help = "Let go of VMs; running guests go on",
+                        .min_args = 1,
+                        .max_args = -1,
+                        .failure = EXIT_USAGE,
+                        .run = verb_release,
         },
         {
-                .name = "explain", .arguments = "--memory=SIZE [OPTIONS]",
-                .help = "What would be decided for such a VM, and why",
-                .options = RESERVE_OPTIONS, .failure = EXIT_USAGE, .run = verb_explain,
+                        .name = "explain",
+                        .arguments = "--memory=SIZE [OPTIONS]",
+                        .help = "What would be decided for such a VM, and why",
+                        .options = RESERVE_OPTIONS,
+                        .failure = EXIT_USAGE,
+                        .run = verb_explain,
         },
         {
-                .name = "caps", .arguments = "", .help = "What this host's kernel can do",
-                .failure = EXIT_USAGE, .run = verb_caps,
+                        .name = "caps",
+                        .arguments = "",
+                        .help = "What this host's kernel can do",
+                        .failure = EXIT_USAGE,
+                        .run = verb_caps,
         },
         {
-                .name = "jobs", .arguments = "", .help = "What tdpd is busy with",
-                .pager = true, .failure = EXIT_USAGE, .run = verb_jobs,
+                        .name = "jobs",
+                        .arguments = "",
+                        .help = "What tdpd is busy with",
+                        .pager = true,
+                        .failure = EXIT_USAGE,
+                        .run = verb_jobs,
         },
         {
-                .name = "cancel", .arguments = "JOB...", .help = "Cancel jobs, by their number",
-                .min_args = 1, .max_args = -1, .failure = EXIT_USAGE, .run = verb_cancel,
+                        .name = "cancel",
+                        .arguments = "JOB...",
+                        .help = "Cancel jobs, by their number",
+                        .min_args = 1,
+                        .max_args = -1,
+                        .failure = EXIT_USAGE,
+                        .run = verb_cancel,
         },
 };
 

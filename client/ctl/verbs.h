@@ -8,15 +8,15 @@
 /* A verb returns tdpctl's exit code. The table in verbs.c is the only list of them. */
 struct verb {
         const char *name;
-        const char *arguments;          /* for the help text */
-        const char *help;               /* one line */
-        int min_args, max_args;         /* -1: any number */
-        uint32_t options;               /* OPT_BIT()s, apart from the global ones */
-        bool command;                   /* its arguments are another program's command line */
+        const char *arguments;  /* for the help text */
+        const char *help;       /* one line */
+        int min_args, max_args; /* -1: any number */
+        uint32_t options;       /* OPT_BIT()s, apart from the global ones */
+        bool command;           /* its arguments are another program's command line */
         bool pager;
-        int failure;                    /* exit code if it does not come to run */
+        int failure; /* exit code if it does not come to run */
         int (*run)(const struct args *args);
-        const char *notes;              /* further lines of help, or NULL */
+        const char *notes; /* further lines of help, or NULL */
 };
 
 extern const struct verb verbs[];

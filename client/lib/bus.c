@@ -14,8 +14,8 @@ static int open_bus(struct tdp_ctx *ctx, sd_bus **ret) {
                 r = sd_bus_open_system_remote(&bus, ctx->host);
                 if (r < 0)
                         return ctx_fail(ctx, r == -EINVAL ? r : -ENOTCONN, NULL,
-                                        "Cannot connect to the system bus of \"%s\": %s",
-                                        ctx->host, strerror(-r));
+                                        "Cannot connect to the system bus of \"%s\": %s", ctx->host,
+                                        strerror(-r));
         } else if (ctx->address) {
                 r = sd_bus_new(&bus);
                 if (r >= 0)
@@ -28,7 +28,8 @@ static int open_bus(struct tdp_ctx *ctx, sd_bus **ret) {
                         r = sd_bus_start(bus);
                 if (r < 0)
                         return ctx_fail(ctx, r == -EINVAL ? r : -ENOTCONN, NULL,
-                                        "Cannot connect to the bus at \"%s\": %s", ctx->address, strerror(-r));
+                                        "Cannot connect to the bus at \"%s\": %s", ctx->address,
+                                        strerror(-r));
         } else {
                 r = sd_bus_open_system(&bus);
                 if (r < 0)
@@ -59,11 +60,12 @@ int bus_connect(struct tdp_ctx *ctx) {
         r = sd_bus_match_signal(bus, NULL, TDP_SERVICE, TDP_PATH, TDP_SERVICE ".Manager", "JobRemoved",
                                 job_on_removed, ctx);
         if (r >= 0)
-                r = sd_bus_add_match(bus, NULL,
-                                     "type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
-                                     "interface='org.freedesktop.DBus',member='NameOwnerChanged',"
-                                     "arg0='" TDP_SERVICE "'",
-                                     job_on_name_owner_changed, ctx);
+                r = sd_bus_add_match(
+                                bus, NULL,
+                                "type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
+                                "interface='org.freedesktop.DBus',member='NameOwnerChanged',"
+                                "arg0='" TDP_SERVICE "'",
+                                job_on_name_owner_changed, ctx);
         if (r < 0)
                 return ctx_fail(ctx, -ENOTCONN, NULL, "Cannot connect to the bus%s%s: %s",
                                 ctx->host ? " of " : "", ctx->host ?: "", strerror(-r));
@@ -105,8 +107,10 @@ int bus_parse_failed(struct tdp_ctx *ctx, int r, const char *what) {
         if (r == -ENOMEM)
                 return ctx_fail(ctx, r, NULL, "Out of memory");
         return ctx_fail(ctx, -EBADMSG, NULL,
-                        "%s: the daemon's answer does not have the expected form; are tdpd and libtdp of the "
-                        "same version?", what);
+                        "%s: the daemon's answer does not have the expected form; are "
+                        "tdpd and libtdp of the "
+                        "same version?",
+                        what);
 }
 
 int bus_get_all(struct tdp_ctx *ctx, const char *path, const char *interface, struct tdp_value **ret) {

@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define _cleanup_(f) __attribute__((cleanup(f)))
+#define _cleanup_(f)   __attribute__((cleanup(f)))
 #define _printf_(a, b) __attribute__((format(printf, a, b)))
-#define _unused_ __attribute__((unused))
+#define _unused_       __attribute__((unused))
 
-#define DEFINE_CLEANUP_FUNC(type, func)                                 \
-        static inline void func##p(type *p) {                           \
-                if (*p)                                                 \
-                        *p = func(*p);                                  \
-        }                                                               \
+#define DEFINE_CLEANUP_FUNC(type, func)                                                                     \
+        static inline void func##p(type *p) {                                                               \
+                if (*p)                                                                                     \
+                        *p = func(*p);                                                                      \
+        }                                                                                                   \
         struct cleanup_func_needs_semicolon
 
 static inline void freep(void *p) {
@@ -41,24 +41,24 @@ static inline void fclosep(FILE **f) {
                 (void) fclose(*f);
 }
 
-#define _cleanup_free_ _cleanup_(freep)
-#define _cleanup_close_ _cleanup_(closep)
+#define _cleanup_free_   _cleanup_(freep)
+#define _cleanup_close_  _cleanup_(closep)
 #define _cleanup_fclose_ _cleanup_(fclosep)
 
-#define TAKE_PTR(p)                                                     \
-        ({                                                              \
-                typeof(p) *_take_p = &(p);                              \
-                typeof(p) _take_v = *_take_p;                           \
-                *_take_p = NULL;                                        \
-                _take_v;                                                \
+#define TAKE_PTR(p)                                                                                         \
+        ({                                                                                                  \
+                typeof(p) *_take_p = &(p);                                                                  \
+                typeof(p) _take_v = *_take_p;                                                               \
+                *_take_p = NULL;                                                                            \
+                _take_v;                                                                                    \
         })
 
-#define TAKE_FD(fd)                                                     \
-        ({                                                              \
-                int *_take_fdp = &(fd);                                 \
-                int _take_fd = *_take_fdp;                              \
-                *_take_fdp = -1;                                        \
-                _take_fd;                                               \
+#define TAKE_FD(fd)                                                                                         \
+        ({                                                                                                  \
+                int *_take_fdp = &(fd);                                                                     \
+                int _take_fd = *_take_fdp;                                                                  \
+                *_take_fdp = -1;                                                                            \
+                _take_fd;                                                                                   \
         })
 
 #define ELEMENTSOF(x) (sizeof(x) / sizeof((x)[0]))

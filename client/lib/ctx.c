@@ -35,7 +35,7 @@ static const struct {
         { "org.freedesktop.DBus.Error.Spawn.ExecFailed", EHOSTDOWN },
         { "org.freedesktop.systemd1.NoSuchUnit", EHOSTDOWN },
         { "org.freedesktop.systemd1.UnitMasked", EHOSTDOWN },
-        { SD_BUS_ERROR_NO_REPLY, EHOSTDOWN },   /* the peer left the bus before it answered */
+        { SD_BUS_ERROR_NO_REPLY, EHOSTDOWN }, /* the peer left the bus before it answered */
         { SD_BUS_ERROR_TIMEOUT, ETIMEDOUT },
         { SD_BUS_ERROR_ACCESS_DENIED, EACCES },
         { SD_BUS_ERROR_UNKNOWN_OBJECT, ENOENT },
@@ -168,7 +168,8 @@ int ctx_fail_bus(struct tdp_ctx *ctx, int r, const sd_bus_error *error, const ch
         if (!sd_bus_error_is_set(error)) {
                 /* No answer from a peer, but a failure on our side of the connection. */
                 if (r == -ECONNRESET || r == -ENOTCONN || r == -ESHUTDOWN)
-                        return ctx_fail(ctx, -ENOTCONN, NULL, "%s: the connection to the bus is closed", what);
+                        return ctx_fail(ctx, -ENOTCONN, NULL, "%s: the connection to the bus is closed",
+                                        what);
                 return ctx_fail(ctx, r, NULL, "%s: %s", what, strerror(-r));
         }
 

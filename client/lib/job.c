@@ -7,8 +7,8 @@
 
 #include "libtdp-private.h"
 
-#define JOB TDP_SERVICE ".Job"
-#define POLL_USEC UINT64_C(100000)
+#define JOB         TDP_SERVICE ".Job"
+#define POLL_USEC   UINT64_C(100000)
 #define UNKNOWN_MAX 20
 /* The callback has to run even if the daemon hangs. */
 #define REFRESH_USEC UINT64_C(1000000)
@@ -75,7 +75,8 @@ TDP_EXPORT struct tdp_job *tdp_job_free(struct tdp_job *first) {
         return NULL;
 }
 
-static void job_set_ended(struct tdp_job *job, const char *result, const char *error_name, const char *message) {
+static void job_set_ended(struct tdp_job *job, const char *result, const char *error_name,
+                          const char *message) {
         if (job->ended)
                 return;
         /* Out of memory here shows as a failed job without words, never as success. */
@@ -228,8 +229,8 @@ TDP_EXPORT int tdp_job_cancel(struct tdp_job *job) {
 
         r = bus_call_message(job->ctx, m, "Cancel", NULL);
         if (r == -ENOENT)
-                return ctx_fail(job->ctx, r, TDP_ERROR_PREFIX "NoSuchJob", "There is no job %u; it may have ended",
-                                job->id);
+                return ctx_fail(job->ctx, r, TDP_ERROR_PREFIX "NoSuchJob",
+                                "There is no job %u; it may have ended", job->id);
         return r;
 }
 
@@ -258,14 +259,15 @@ static int job_result(struct tdp_job *job) {
 
         if (job->result && strcmp(job->result, "canceled") == 0)
                 return ctx_fail(job->ctx, -ECANCELED, TDP_ERROR_PREFIX "Canceled", "%s",
-                                job->error_message && job->error_message[0] ? job->error_message :
-                                "The job was canceled");
+                                job->error_message && job->error_message[0] ? job->error_message
+                                                                            : "The job was canceled");
 
         if (!job->error_name || job->error_name[0] == '\0')
                 return ctx_fail(job->ctx, -EHOSTDOWN, NULL, "%s", job->error_message ?: "The job failed");
 
         r = error_name_to_errno(job->error_name);
-        return ctx_fail(job->ctx, r < 0 ? r : -EIO, job->error_name, "%s", job->error_message ?: "The job failed");
+        return ctx_fail(job->ctx, r < 0 ? r : -EIO, job->error_name, "%s",
+                        job->error_message ?: "The job failed");
 }
 
 static uint64_t now_usec(void) {
@@ -293,7 +295,7 @@ static int process_until(struct tdp_job *job, uint64_t deadline) {
                 if (now >= deadline)
                         return 0;
                 r = sd_bus_wait(bus, deadline - now);
-                if (r == -EINTR)        /* let the callback see what the signal asked for */
+                if (r == -EINTR) /* let the callback see what the signal asked for */
                         return 0;
                 if (r < 0)
                         return ctx_fail_bus(job->ctx, r, NULL, "Waiting for a job");

@@ -11,8 +11,8 @@
 
 #define TDP_EXPORT __attribute__((visibility("default")))
 
-#define TDP_SERVICE "org.tdpd1"
-#define TDP_PATH "/org/tdpd1"
+#define TDP_SERVICE      "org.tdpd1"
+#define TDP_PATH         "/org/tdpd1"
 #define TDP_ERROR_PREFIX "org.tdpd1.Error."
 
 struct tdp_ctx {
@@ -21,7 +21,7 @@ struct tdp_ctx {
         char *address, *host;
         uint64_t timeout_usec;
 
-        struct tdp_job *jobs;   /* those to which a JobRemoved signal may apply */
+        struct tdp_job *jobs; /* those to which a JobRemoved signal may apply */
 
         char *error_name;
         char *error_message;
@@ -60,9 +60,9 @@ struct tdp_job {
         char *path, *type, *state, *vm_name;
         struct tdp_value *properties;
         bool ended;
-        char *result, *error_name, *error_message;      /* when ended */
-        struct tdp_job *next;                           /* in a list from tdp_list_jobs() */
-        struct tdp_job *ctx_next, **ctx_prevp;          /* in ctx->jobs */
+        char *result, *error_name, *error_message; /* when ended */
+        struct tdp_job *next;                      /* in a list from tdp_list_jobs() */
+        struct tdp_job *ctx_next, **ctx_prevp;     /* in ctx->jobs */
 };
 
 DEFINE_CLEANUP_FUNC(struct tdp_ctx *, tdp_unref);
@@ -91,11 +91,12 @@ int bus_get_all(struct tdp_ctx *ctx, const char *path, const char *interface, st
 int bus_parse_failed(struct tdp_ctx *ctx, int r, const char *what);
 
 /* value.c */
-int value_read_dict(sd_bus_message *m, struct tdp_value **ret);         /* a{sv} */
-int value_read(sd_bus_message *m, struct tdp_value **ret);              /* one complete type */
+int value_read_dict(sd_bus_message *m, struct tdp_value **ret); /* a{sv} */
+int value_read(sd_bus_message *m, struct tdp_value **ret);      /* one complete type */
 
 /* options.c */
-int options_append(const struct tdp_options *options, sd_bus_message *m, const char *name, const uint64_t *bytes);
+int options_append(const struct tdp_options *options, sd_bus_message *m, const char *name,
+                   const uint64_t *bytes);
 
 /* vm.c, job.c */
 int vm_new(struct tdp_ctx *ctx, const char *name, const char *path, struct tdp_vm **ret);

@@ -19,8 +19,9 @@ TDP_EXPORT int tdp_get_manager(struct tdp_ctx *ctx, struct tdp_value **ret_prope
 }
 
 /* The common end of Reserve, Attach and AttachPid: options, call, (o vm, o job). */
-static int start_job(struct tdp_ctx *ctx, sd_bus_message *m, const char *what, const char *type, const char *name,
-                     const struct tdp_options *options, struct tdp_vm **ret_vm, struct tdp_job **ret_job) {
+static int start_job(struct tdp_ctx *ctx, sd_bus_message *m, const char *what, const char *type,
+                     const char *name, const struct tdp_options *options, struct tdp_vm **ret_vm,
+                     struct tdp_job **ret_job) {
         _cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
         _cleanup_(tdp_vm_freep) struct tdp_vm *vm = NULL;
         _cleanup_(tdp_job_freep) struct tdp_job *job = NULL;
@@ -63,13 +64,14 @@ static int new_named_call(struct tdp_ctx *ctx, const char *member, const char *n
                 return r;
 
         r = sd_bus_message_append(*ret, "s", name);
-        if (r < 0)      /* not UTF-8 */
+        if (r < 0) /* not UTF-8 */
                 return ctx_fail(ctx, r, NULL, "%s: the name cannot be sent: %s", member, strerror(-r));
         return 0;
 }
 
-TDP_EXPORT int tdp_reserve(struct tdp_ctx *ctx, const char *name, uint64_t bytes, const struct tdp_options *options,
-                           struct tdp_vm **ret_vm, struct tdp_job **ret_job) {
+TDP_EXPORT int tdp_reserve(struct tdp_ctx *ctx, const char *name, uint64_t bytes,
+                           const struct tdp_options *options, struct tdp_vm **ret_vm,
+                           struct tdp_job **ret_job) {
         _cleanup_(sd_bus_message_unrefp) sd_bus_message *m = NULL;
         int r;
 
@@ -85,7 +87,8 @@ TDP_EXPORT int tdp_reserve(struct tdp_ctx *ctx, const char *name, uint64_t bytes
 }
 
 TDP_EXPORT int tdp_attach(struct tdp_ctx *ctx, const char *name, int vm_fd, uint32_t pid,
-                          const struct tdp_options *options, struct tdp_vm **ret_vm, struct tdp_job **ret_job) {
+                          const struct tdp_options *options, struct tdp_vm **ret_vm,
+                          struct tdp_job **ret_job) {
         _cleanup_(sd_bus_message_unrefp) sd_bus_message *m = NULL;
         int r;
 
@@ -95,7 +98,8 @@ TDP_EXPORT int tdp_attach(struct tdp_ctx *ctx, const char *name, int vm_fd, uint
 
         r = sd_bus_message_append(m, "hu", vm_fd, pid);
         if (r < 0)
-                return ctx_fail(ctx, r, NULL, "Attach: descriptor %d cannot be sent: %s", vm_fd, strerror(-r));
+                return ctx_fail(ctx, r, NULL, "Attach: descriptor %d cannot be sent: %s", vm_fd,
+                                strerror(-r));
 
         return start_job(ctx, m, "Attach", "attach", name, options, ret_vm, ret_job);
 }
@@ -117,8 +121,8 @@ TDP_EXPORT int tdp_attach_pid(struct tdp_ctx *ctx, const char *name, uint32_t pi
         return start_job(ctx, m, "AttachPid", "attach", name, options, ret_vm, ret_job);
 }
 
-TDP_EXPORT int tdp_explain(struct tdp_ctx *ctx, const char *name, uint64_t bytes, const struct tdp_options *options,
-                           struct tdp_plan **ret_plan) {
+TDP_EXPORT int tdp_explain(struct tdp_ctx *ctx, const char *name, uint64_t bytes,
+                           const struct tdp_options *options, struct tdp_plan **ret_plan) {
         _cleanup_(sd_bus_message_unrefp) sd_bus_message *m = NULL, *reply = NULL;
         _cleanup_(tdp_plan_freep) struct tdp_plan *plan = NULL;
         const char *decision;

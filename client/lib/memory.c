@@ -73,7 +73,8 @@ TDP_EXPORT int tdp_vm_get_memory(struct tdp_vm *vm, struct tdp_memory **ret_firs
         int r;
 
         if (vm->ctx->host)
-                return ctx_fail(vm->ctx, -EOPNOTSUPP, NULL, "Memory of VM \"%s\" is on host %s: descriptors cannot come from there",
+                return ctx_fail(vm->ctx, -EOPNOTSUPP, NULL,
+                                "Memory of VM \"%s\" is on host %s: descriptors cannot come from there",
                                 vm->name, vm->ctx->host);
 
         r = bus_new_call(vm->ctx, vm->path, TDP_SERVICE ".VM", "GetMemory", &m);

@@ -8,7 +8,7 @@
 
 struct option {
         char *key;
-        char type;      /* D-Bus: t, u, b, s */
+        char type; /* D-Bus: t, u, b, s */
         uint64_t number;
         char *string;
         struct option *next;
@@ -54,7 +54,8 @@ TDP_EXPORT struct tdp_options *tdp_options_free(struct tdp_options *options) {
         return NULL;
 }
 
-static int set(struct tdp_options *options, const char *key, char type, uint64_t number, const char *string) {
+static int set(struct tdp_options *options, const char *key, char type, uint64_t number,
+               const char *string) {
         _cleanup_(option_freep) struct option *o = NULL;
         struct option **p;
 
@@ -115,7 +116,8 @@ static int append_one(sd_bus_message *m, const struct option *o) {
 }
 
 /* Explain takes name and bytes in the same dictionary: both may be NULL. */
-int options_append(const struct tdp_options *options, sd_bus_message *m, const char *name, const uint64_t *bytes) {
+int options_append(const struct tdp_options *options, sd_bus_message *m, const char *name,
+                   const uint64_t *bytes) {
         int r;
 
         r = sd_bus_message_open_container(m, 'a', "{sv}");

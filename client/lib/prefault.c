@@ -25,10 +25,12 @@ static int fail(struct tdp_ctx *ctx, int error, const struct pre_fault_memory *r
         switch (error) {
         case ENOTTY:
                 return ctx_fail(ctx, -EOPNOTSUPP, NULL,
-                                "This kernel has no KVM_PRE_FAULT_MEMORY (it came with 6.11), or the descriptor is not a vCPU");
+                                "This kernel has no KVM_PRE_FAULT_MEMORY (it came with 6.11), or "
+                                "the descriptor is not a vCPU");
         case EOPNOTSUPP:
                 return ctx_fail(ctx, -EOPNOTSUPP, NULL,
-                                "KVM cannot pre-fault memory of this VM: it uses shadow paging or a confidential guest's memory");
+                                "KVM cannot pre-fault memory of this VM: it uses shadow paging or a "
+                                "confidential guest's memory");
         default:
                 return ctx_fail(ctx, -error, NULL, "KVM_PRE_FAULT_MEMORY at 0x%llx, 0x%llx bytes left: %s",
                                 (unsigned long long) range->gpa, (unsigned long long) range->size,
@@ -36,7 +38,8 @@ static int fail(struct tdp_ctx *ctx, int error, const struct pre_fault_memory *r
         }
 }
 
-TDP_EXPORT int tdp_prefault_vcpu(struct tdp_ctx *ctx, int vcpu_fd, uint64_t gpa, uint64_t size, uint64_t *ret_done) {
+TDP_EXPORT int tdp_prefault_vcpu(struct tdp_ctx *ctx, int vcpu_fd, uint64_t gpa, uint64_t size,
+                                 uint64_t *ret_done) {
         struct pre_fault_memory range = { .gpa = gpa, .size = size };
         int r = TDP_MAPPED_ONCE;
 

@@ -69,7 +69,7 @@ static int read_basic(sd_bus_message *m, char type, struct tdp_value *v) {
                 v->i = b.n;
                 return 0;
         case 'i':
-        case 'h':       /* the descriptor stays the message's: its number says nothing later */
+        case 'h': /* the descriptor stays the message's: its number says nothing later */
                 v->i = type == 'h' ? -1 : b.i;
                 return 0;
         case 'x':
@@ -280,7 +280,7 @@ TDP_EXPORT const struct tdp_value *tdp_value_get_next(const struct tdp_value *va
 TDP_EXPORT const struct tdp_value *tdp_value_find(const struct tdp_value *parent, const char *key) {
         const struct tdp_value *v;
 
-        tdp_value_foreach(parent, v)
+        tdp_value_foreach (parent, v)
                 if (v->key && strcmp(v->key, key) == 0)
                         return v;
         return NULL;
@@ -289,7 +289,7 @@ TDP_EXPORT const struct tdp_value *tdp_value_find(const struct tdp_value *parent
 TDP_EXPORT const struct tdp_value *tdp_value_at(const struct tdp_value *parent, unsigned index) {
         const struct tdp_value *v;
 
-        tdp_value_foreach(parent, v)
+        tdp_value_foreach (parent, v)
                 if (index-- == 0)
                         return v;
         return NULL;

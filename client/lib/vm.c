@@ -7,7 +7,7 @@
 #include "libtdp-private.h"
 
 #define MANAGER TDP_SERVICE ".Manager"
-#define VM TDP_SERVICE ".VM"
+#define VM      TDP_SERVICE ".VM"
 
 int vm_new(struct tdp_ctx *ctx, const char *name, const char *path, struct tdp_vm **ret) {
         _cleanup_(tdp_vm_freep) struct tdp_vm *vm = NULL;
@@ -122,7 +122,8 @@ TDP_EXPORT int tdp_list_vms(struct tdp_ctx *ctx, struct tdp_vm **ret_first) {
         return 0;
 }
 
-static int get_vm(struct tdp_ctx *ctx, sd_bus_message *m, const char *what, const char *name, struct tdp_vm **ret_vm) {
+static int get_vm(struct tdp_ctx *ctx, sd_bus_message *m, const char *what, const char *name,
+                  struct tdp_vm **ret_vm) {
         _cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
         _cleanup_(tdp_vm_freep) struct tdp_vm *vm = NULL;
         const char *path;
@@ -199,8 +200,9 @@ TDP_EXPORT int tdp_vm_refresh(struct tdp_vm *vm) {
         int r;
 
         r = bus_get_all(vm->ctx, vm->path, VM, &properties);
-        if (r == -ENOENT)       /* unknown object: say it in the contract's words */
-                return ctx_fail(vm->ctx, r, TDP_ERROR_PREFIX "NoSuchVM", "There is no VM \"%s\" any more", vm->name);
+        if (r == -ENOENT) /* unknown object: say it in the contract's words */
+                return ctx_fail(vm->ctx, r, TDP_ERROR_PREFIX "NoSuchVM", "There is no VM \"%s\" any more",
+                                vm->name);
         if (r < 0)
                 return r;
 

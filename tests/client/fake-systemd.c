@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A stand-in for systemd's manager, which tells of one unit: fake-systemd LOAD-STATE ACTIVE-STATE SUB-STATE RESULT */
+/* A stand-in for systemd's manager, which tells of one unit: fake-systemd LOAD-STATE ACTIVE-STATE SUB-STATE
+ * RESULT */
 
 #include <stdio.h>
 #include <string.h>
@@ -21,8 +22,8 @@ static int load_unit(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         return sd_bus_reply_method_return(m, "o", UNIT_PATH);
 }
 
-static int property(sd_bus *bus, const char *path, const char *interface, const char *name, sd_bus_message *reply,
-                    void *userdata, sd_bus_error *error) {
+static int property(sd_bus *bus, const char *path, const char *interface, const char *name,
+                    sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         static const char *const names[] = { "LoadState", "ActiveState", "SubState", "Result" };
         char **values = userdata;
 
@@ -58,11 +59,12 @@ int main(int argc, char **argv) {
 
         if (argc != 5 || sd_event_default(&event) < 0 || sd_bus_open_system(&bus) < 0 ||
             sd_bus_attach_event(bus, event, 0) < 0 ||
-            sd_bus_add_object_vtable(bus, NULL, "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager",
-                                     manager_vtable, NULL) < 0 ||
-            sd_bus_add_object_vtable(bus, NULL, UNIT_PATH, "org.freedesktop.systemd1.Unit", unit_vtable, argv + 1) < 0 ||
-            sd_bus_add_object_vtable(bus, NULL, UNIT_PATH, "org.freedesktop.systemd1.Service", service_vtable,
+            sd_bus_add_object_vtable(bus, NULL, "/org/freedesktop/systemd1",
+                                     "org.freedesktop.systemd1.Manager", manager_vtable, NULL) < 0 ||
+            sd_bus_add_object_vtable(bus, NULL, UNIT_PATH, "org.freedesktop.systemd1.Unit", unit_vtable,
                                      argv + 1) < 0 ||
+            sd_bus_add_object_vtable(bus, NULL, UNIT_PATH, "org.freedesktop.systemd1.Service",
+                                     service_vtable, argv + 1) < 0 ||
             sd_bus_request_name(bus, "org.freedesktop.systemd1", 0) < 0) {
                 fprintf(stderr, "fake-systemd: cannot start\n");
                 return 1;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A stand-in for tdpd, for the client's tests: what a host of the test machine's kind cannot show (builds, several
- * nodes) or a healthy daemon does not do (fail in mid-job, hang, die). It speaks docs/ARCHITECTURE.md; what the real
- * daemon says is tested with the real one.
+ * A stand-in for tdpd, for the client's tests: what a host of the test machine's kind cannot show (builds,
+ * several nodes) or a healthy daemon does not do (fail in mid-job, hang, die). It speaks
+ * docs/ARCHITECTURE.md; what the real daemon says is tested with the real one.
  *
  * A VM's name tells how its jobs go: words separated by "-".
- *   slow: 2 s per phase   failreserve, failattach, failbuild: the job fails   refuse: Reserve, Attach refused
- *   die: the daemon exits in mid-job   hang: it stops answering   two: memory in two parts   skip: not built
+ *   slow: 2 s per phase   failreserve, failattach, failbuild: the job fails   refuse: Reserve, Attach
+ * refused die: the daemon exits in mid-job   hang: it stops answering   two: memory in two parts   skip: not
+ * built
  */
 
 #include <errno.h>
@@ -22,10 +23,10 @@
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
-#define VMS_MAX 16
-#define JOBS_MAX 16
+#define VMS_MAX   16
+#define JOBS_MAX  16
 #define TICK_USEC 20000
-#define E(name) "org.tdpd1.Error." name
+#define E(name)   "org.tdpd1.Error." name
 
 struct vm {
         char name[64], path[128], state[16];
@@ -79,7 +80,7 @@ static struct vm *vm_new(const char *name, uint64_t bytes, const char *state) {
                         struct vm *vm = &vms[i];
                         char *path;
 
-                        *vm = (struct vm) { .bytes = bytes, .used = true, .fds = { -1, -1 } };
+                        *vm = (struct vm){ .bytes = bytes, .used = true, .fds = { -1, -1 } };
                         snprintf(vm->name, sizeof(vm->name), "%s", name);
                         snprintf(vm->state, sizeof(vm->state), "%s", state);
                         if (sd_bus_path_encode("/org/tdpd1/vm", name, &path) < 0)
@@ -103,13 +104,16 @@ static struct job *job_new(struct vm *vm, const char *type, const char *phase) {
                 if (!jobs[i].used) {
                         struct job *job = &jobs[i];
 
-                        *job = (struct job) { .used = true, .id = ++last_job, .vm = vm, .type = type, .total = vm->bytes };
+                        *job = (struct job){
+                                .used = true, .id = ++last_job, .vm = vm, .type = type, .total = vm->bytes
+                        };
                         job->n_ticks = says(vm, "slow") || says(vm, "die") || says(vm, "hang") ? 100 : 2;
                         snprintf(job->state, sizeof(job->state), "running");
                         snprintf(job->phase, sizeof(job->phase), "%s", phase);
                         snprintf(job->path, sizeof(job->path), "/org/tdpd1/job/_3%u", job->id);
                         if (job->id > 9)
-                                snprintf(job->path, sizeof(job->path), "/org/tdpd1/job/_3%u%u", job->id / 10, job->id % 10);
+                                snprintf(job->path, sizeof(job->path), "/org/tdpd1/job/_3%u%u", job->id / 10,
+                                         job->id % 10);
                         return job;
                 }
         return NULL;
@@ -133,8 +137,8 @@ static void job_end(struct job *job, const char *result, const char *name, const
                 snprintf(vm->state, sizeof(vm->state), "%s", vm->built ? "built" : "attached");
         }
         job->used = false;
-        sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "JobRemoved", "uosss", job->id, job->path, result,
-                           name, message);
+        sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "JobRemoved", "uosss", job->id, job->path,
+                           result, name, message);
 }
 
 static void job_tick(struct job *job) {
@@ -149,7 +153,8 @@ static void job_tick(struct job *job) {
                 _exit(1);
         if (half && says(vm, "hang"))
                 (void) raise(SIGSTOP);
-        if (half && says(vm, "fail") && strstr(strstr(vm->name, "fail"), job->type) == strstr(vm->name, "fail") + 4) {
+        if (half && says(vm, "fail") &&
+            strstr(strstr(vm->name, "fail"), job->type) == strstr(vm->name, "fail") + 4) {
                 job_end(job, "failed", E("NoPages"), "256M asked, 128M there, take less");
                 return;
         }
@@ -214,8 +219,8 @@ static int m_explain(sd_bus_message *m, void *userdata, sd_bus_error *error) {
 
         r = sd_bus_message_new_method_return(m, &reply);
         if (r >= 0)
-                r = sd_bus_message_append(reply, "sa(ss)a{sv}", "build", 1, "large", "64M is worth it", 2, "page-size", "t",
-                                          UINT64_C(2097152), "nodes", "s", "0");
+                r = sd_bus_message_append(reply, "sa(ss)a{sv}", "build", 1, "large", "64M is worth it", 2,
+                                          "page-size", "t", UINT64_C(2097152), "nodes", "s", "0");
         if (r >= 0)
                 r = sd_bus_send(NULL, reply, NULL);
         sd_bus_message_unref(reply);
@@ -231,8 +236,8 @@ static int m_list_vms(sd_bus_message *m, void *userdata, sd_bus_error *error) {
                 r = sd_bus_message_open_container(reply, 'a', "(ssout)");
         for (unsigned i = 0; r >= 0 && i < VMS_MAX; i++)
                 if (vms[i].used)
-                        r = sd_bus_message_append(reply, "(ssout)", vms[i].name, vms[i].state, vms[i].path, vms[i].pid,
-                                                  vms[i].bytes);
+                        r = sd_bus_message_append(reply, "(ssout)", vms[i].name, vms[i].state, vms[i].path,
+                                                  vms[i].pid, vms[i].bytes);
         if (r >= 0)
                 r = sd_bus_message_close_container(reply);
         if (r >= 0)
@@ -266,8 +271,8 @@ static int m_list_jobs(sd_bus_message *m, void *userdata, sd_bus_error *error) {
                 r = sd_bus_message_open_container(reply, 'a', "(uosso)");
         for (unsigned i = 0; r >= 0 && i < JOBS_MAX; i++)
                 if (jobs[i].used)
-                        r = sd_bus_message_append(reply, "(uosso)", jobs[i].id, jobs[i].path, jobs[i].type, jobs[i].state,
-                                                  jobs[i].vm->path);
+                        r = sd_bus_message_append(reply, "(uosso)", jobs[i].id, jobs[i].path, jobs[i].type,
+                                                  jobs[i].state, jobs[i].vm->path);
         if (r >= 0)
                 r = sd_bus_message_close_container(reply);
         if (r >= 0)
@@ -289,14 +294,15 @@ static int m_release(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         return sd_bus_reply_method_return(m, NULL);
 }
 
-static int p_manager(sd_bus *b, const char *path, const char *interface, const char *property, sd_bus_message *reply,
-                     void *userdata, sd_bus_error *error) {
+static int p_manager(sd_bus *b, const char *path, const char *interface, const char *property,
+                     sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         if (strcmp(property, "Features") == 0)
                 return sd_bus_message_append(reply, "as", 1, "attach-pid");
         if (strcmp(property, "Kernel") == 0)
-                return sd_bus_message_append(reply, "a{sv}", 6, "device", "b", 1, "mode", "s", "npt", "abi-version", "u",
-                                             UINT32_C(1), "root-level", "u", UINT32_C(4), "max-leaf", "t", UINT64_C(1) << 30,
-                                             "features", "as", 1, "ad-bits");
+                return sd_bus_message_append(reply, "a{sv}", 6, "device", "b", 1, "mode", "s", "npt",
+                                             "abi-version", "u", UINT32_C(1), "root-level", "u", UINT32_C(4),
+                                             "max-leaf", "t", UINT64_C(1) << 30, "features", "as", 1,
+                                             "ad-bits");
         return sd_bus_message_append(reply, "s", strcmp(property, "Version") == 0 ? "0.0" : "auto");
 }
 
@@ -321,7 +327,8 @@ static const sd_bus_vtable manager_vtable[] = {
 
 /* VM, Job, Node */
 
-static int find_vm(sd_bus *b, const char *path, const char *interface, void *userdata, void **ret, sd_bus_error *error) {
+static int find_vm(sd_bus *b, const char *path, const char *interface, void *userdata, void **ret,
+                   sd_bus_error *error) {
         *ret = vm_by_path(path);
         return !!*ret;
 }
@@ -340,8 +347,8 @@ static int m_get_memory(sd_bus_message *m, void *userdata, sd_bus_error *error) 
         struct vm *vm = userdata;
 
         if (n_parts(vm) == 2)
-                return sd_bus_reply_method_return(m, "a(stuh)", 2, "part0", vm->bytes / 2, 0, vm->fds[0], "part1",
-                                                  vm->bytes / 2, 1, vm->fds[1]);
+                return sd_bus_reply_method_return(m, "a(stuh)", 2, "part0", vm->bytes / 2, 0, vm->fds[0],
+                                                  "part1", vm->bytes / 2, 1, vm->fds[1]);
         return sd_bus_reply_method_return(m, "a(stuh)", 1, "part0", vm->bytes, 0, vm->fds[0]);
 }
 
@@ -356,8 +363,8 @@ static int m_cancel(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         return sd_bus_reply_method_return(m, NULL);
 }
 
-static int p_vm(sd_bus *b, const char *path, const char *interface, const char *property, sd_bus_message *reply,
-                void *userdata, sd_bus_error *error) {
+static int p_vm(sd_bus *b, const char *path, const char *interface, const char *property,
+                sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         struct vm *vm = userdata;
         uint64_t built = vm->built ? vm->bytes : 0;
 
@@ -396,27 +403,44 @@ static int p_vm(sd_bus *b, const char *path, const char *interface, const char *
 
 static const sd_bus_vtable vm_vtable[] = {
         SD_BUS_VTABLE_START(0),
-        VM_PROPERTY("Name", "s"), VM_PROPERTY("State", "s"), VM_PROPERTY("Pid", "u"), VM_PROPERTY("Uid", "u"),
-        VM_PROPERTY("Bytes", "t"), VM_PROPERTY("PageSize", "t"), VM_PROPERTY("Nodes", "s"),
-        VM_PROPERTY("Decision", "s"), VM_PROPERTY("Reasons", "a(ss)"), VM_PROPERTY("MappedBytes", "t"),
-        VM_PROPERTY("PinnedBytes", "t"), VM_PROPERTY("BuiltBytes", "t"), VM_PROPERTY("Leaves1G", "t"),
-        VM_PROPERTY("Leaves2M", "t"), VM_PROPERTY("Leaves4K", "t"), VM_PROPERTY("Holes", "t"),
-        VM_PROPERTY("HoleReasons", "a{st}"), VM_PROPERTY("FaultsSinceBuild", "t"), VM_PROPERTY("FaultsOther", "t"),
-        VM_PROPERTY("TablePages", "a{ut}"), VM_PROPERTY("PopulateUSec", "t"), VM_PROPERTY("BuildUSec", "t"),
+        VM_PROPERTY("Name", "s"),
+        VM_PROPERTY("State", "s"),
+        VM_PROPERTY("Pid", "u"),
+        VM_PROPERTY("Uid", "u"),
+        VM_PROPERTY("Bytes", "t"),
+        VM_PROPERTY("PageSize", "t"),
+        VM_PROPERTY("Nodes", "s"),
+        VM_PROPERTY("Decision", "s"),
+        VM_PROPERTY("Reasons", "a(ss)"),
+        VM_PROPERTY("MappedBytes", "t"),
+        VM_PROPERTY("PinnedBytes", "t"),
+        VM_PROPERTY("BuiltBytes", "t"),
+        VM_PROPERTY("Leaves1G", "t"),
+        VM_PROPERTY("Leaves2M", "t"),
+        VM_PROPERTY("Leaves4K", "t"),
+        VM_PROPERTY("Holes", "t"),
+        VM_PROPERTY("HoleReasons", "a{st}"),
+        VM_PROPERTY("FaultsSinceBuild", "t"),
+        VM_PROPERTY("FaultsOther", "t"),
+        VM_PROPERTY("TablePages", "a{ut}"),
+        VM_PROPERTY("PopulateUSec", "t"),
+        VM_PROPERTY("BuildUSec", "t"),
         VM_PROPERTY("Generation", "t"),
         METHOD("GetMemory", "", "a(stuh)", m_get_memory),
         METHOD("Build", "a{sv}", "o", m_build),
         SD_BUS_VTABLE_END,
 };
 
-static int p_job_text(sd_bus *b, const char *path, const char *interface, const char *property, sd_bus_message *reply,
-                      void *userdata, sd_bus_error *error) {
+static int p_job_text(sd_bus *b, const char *path, const char *interface, const char *property,
+                      sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         struct job *job = userdata;
 
         if (strcmp(property, "VM") == 0)
                 return sd_bus_message_append(reply, "o", job->vm->path);
-        return sd_bus_message_append(reply, "s", strcmp(property, "Type") == 0 ? job->type :
-                                     strcmp(property, "State") == 0 ? job->state : job->phase);
+        return sd_bus_message_append(reply, "s",
+                                     strcmp(property, "Type") == 0    ? job->type
+                                     : strcmp(property, "State") == 0 ? job->state
+                                                                      : job->phase);
 }
 
 static const sd_bus_vtable job_vtable[] = {
@@ -432,15 +456,15 @@ static const sd_bus_vtable job_vtable[] = {
         SD_BUS_VTABLE_END,
 };
 
-static int p_node(sd_bus *b, const char *path, const char *interface, const char *property, sd_bus_message *reply,
-                  void *userdata, sd_bus_error *error) {
+static int p_node(sd_bus *b, const char *path, const char *interface, const char *property,
+                  sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         if (strcmp(property, "Id") == 0)
                 return sd_bus_message_append(reply, "u", 0);
         if (strcmp(property, "Cpus") == 0)
                 return sd_bus_message_append(reply, "s", "0-1");
         if (strcmp(property, "Pools") == 0)
-                return sd_bus_message_append(reply, "a(tttttt)", 1, UINT64_C(2097152), UINT64_C(64), UINT64_C(60), UINT64_C(0),
-                                             UINT64_C(0), UINT64_C(4));
+                return sd_bus_message_append(reply, "a(tttttt)", 1, UINT64_C(2097152), UINT64_C(64),
+                                             UINT64_C(60), UINT64_C(0), UINT64_C(0), UINT64_C(4));
         return sd_bus_message_append(reply, "t", UINT64_C(1) << 33);
 }
 
@@ -455,11 +479,16 @@ static const sd_bus_vtable node_vtable[] = {
 };
 
 int main(void) {
-        if (sd_event_default(&event) < 0 || sd_bus_open_system(&bus) < 0 || sd_bus_attach_event(bus, event, 0) < 0 ||
-            sd_bus_add_object_vtable(bus, NULL, "/org/tdpd1", "org.tdpd1.Manager", manager_vtable, NULL) < 0 ||
-            sd_bus_add_fallback_vtable(bus, NULL, "/org/tdpd1/vm", "org.tdpd1.VM", vm_vtable, find_vm, NULL) < 0 ||
-            sd_bus_add_fallback_vtable(bus, NULL, "/org/tdpd1/job", "org.tdpd1.Job", job_vtable, find_job, NULL) < 0 ||
-            sd_bus_add_object_vtable(bus, NULL, "/org/tdpd1/node/_30", "org.tdpd1.Node", node_vtable, NULL) < 0 ||
+        if (sd_event_default(&event) < 0 || sd_bus_open_system(&bus) < 0 ||
+            sd_bus_attach_event(bus, event, 0) < 0 ||
+            sd_bus_add_object_vtable(bus, NULL, "/org/tdpd1", "org.tdpd1.Manager", manager_vtable, NULL) <
+                            0 ||
+            sd_bus_add_fallback_vtable(bus, NULL, "/org/tdpd1/vm", "org.tdpd1.VM", vm_vtable, find_vm,
+                                       NULL) < 0 ||
+            sd_bus_add_fallback_vtable(bus, NULL, "/org/tdpd1/job", "org.tdpd1.Job", job_vtable, find_job,
+                                       NULL) < 0 ||
+            sd_bus_add_object_vtable(bus, NULL, "/org/tdpd1/node/_30", "org.tdpd1.Node", node_vtable, NULL) <
+                            0 ||
             sd_event_add_time_relative(event, NULL, CLOCK_MONOTONIC, TICK_USEC, 1, on_tick, NULL) < 0 ||
             sd_bus_request_name(bus, "org.tdpd1", 0) < 0) {
                 fprintf(stderr, "fake-tdpd: cannot start\n");

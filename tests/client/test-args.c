@@ -35,7 +35,7 @@ static int parse(const char *text, struct args *args, char *line, size_t size, c
 
         (void) snprintf(line, size, "tdpctl %s", text);
         n = split(line, words);
-        *args = (struct args) {};
+        *args = (struct args){};
         first = args_parse_global(args, n, words);
         if (first < 0 || first == n)
                 return first < 0 ? first : -ENODATA;
@@ -59,13 +59,15 @@ static void test_good(void **state) {
         assert_int_equal(parse("--json=off --json=pretty --json=off vms", &a, line, sizeof(line), words), 0);
         assert_int_equal(a.json, JSON_OFF);
 
-        assert_int_equal(parse("attach --max-level=2M db 12 --no-auto-slots", &a, line, sizeof(line), words), 0);
+        assert_int_equal(parse("attach --max-level=2M db 12 --no-auto-slots", &a, line, sizeof(line), words),
+                         0);
         assert_int_equal(a.max_level, 2);
         assert_int_equal(a.n_positional, 2);
         assert_true(a.no_auto_slots);
 
-        assert_int_equal(parse("-H me@there explain --memory 8G --page-size 1G --nodes 0-1,3 --vcpus=4", &a, line, sizeof(line),
-                               words), 0);
+        assert_int_equal(parse("-H me@there explain --memory 8G --page-size 1G --nodes 0-1,3 --vcpus=4", &a,
+                               line, sizeof(line), words),
+                         0);
         assert_string_equal(a.host, "me@there");
         assert_true(a.memory == UINT64_C(8) << 30 && a.page_size == 1 << 30 && a.vcpus == 4);
         assert_string_equal(a.nodes, "0-1,3");
@@ -93,10 +95,26 @@ static void test_run(void **state) {
 
 static void test_bad(void **state) {
         static const char *const lines[] = {
-                "--jsn vms", "--json=xml vms", "--json= vms", "vms --memory=1G", "--memory=1G vms", "explain --memory",
-                "explain --memory=", "explain --memory=-1", "explain --memory=1X", "explain --memory=99999999T",
-                "explain --vcpus=x", "explain --vcpus=4294967296", "explain --name=", "build x --max-level=4",
-                "build x --max-level=8M", "build x --name=y", "vms -Z", "vms --quiet=yes", "attach x --pid=-3", "run --pid=3 -- q",
+                "--jsn vms",
+                "--json=xml vms",
+                "--json= vms",
+                "vms --memory=1G",
+                "--memory=1G vms",
+                "explain --memory",
+                "explain --memory=",
+                "explain --memory=-1",
+                "explain --memory=1X",
+                "explain --memory=99999999T",
+                "explain --vcpus=x",
+                "explain --vcpus=4294967296",
+                "explain --name=",
+                "build x --max-level=4",
+                "build x --max-level=8M",
+                "build x --name=y",
+                "vms -Z",
+                "vms --quiet=yes",
+                "attach x --pid=-3",
+                "run --pid=3 -- q",
         };
         char line[256], *words[WORDS_MAX];
         struct args a;
@@ -136,8 +154,18 @@ static void test_qemu_scan(void **state) {
 
 static void test_qemu_refused(void **state) {
         static const char *const lines[] = {
-                "q -m 4G", "q -m 8193", "q -m 0.5G", "q -m size=4G", "q --m 4G", "q -m 18446744073709551615", "q -mem-path /x",
-                "q -mem-prealloc", "q -numa node", "q -daemonize", "q -preconfig", "q -M memory-backend=x",
+                "q -m 4G",
+                "q -m 8193",
+                "q -m 0.5G",
+                "q -m size=4G",
+                "q --m 4G",
+                "q -m 18446744073709551615",
+                "q -mem-path /x",
+                "q -mem-prealloc",
+                "q -numa node",
+                "q -daemonize",
+                "q -preconfig",
+                "q -M memory-backend=x",
                 "q -machine q35,memory-backend=x",
         };
         struct qemu_args a;
@@ -147,8 +175,8 @@ static void test_qemu_refused(void **state) {
                         fail_msg("\"%s\" was accepted", lines[i]);
 }
 
-static void assert_command(char *const *argv, struct qemu_args scanned, const struct qemu_part *parts, size_t n, bool stop,
-                           const char *expected) {
+static void assert_command(char *const *argv, struct qemu_args scanned, const struct qemu_part *parts,
+                           size_t n, bool stop, const char *expected) {
         char text[1024] = "", **built;
 
         assert_int_equal(qemu_args_build(argv, &scanned, parts, n, 9, stop, &built), 0);
@@ -164,29 +192,30 @@ static void test_qemu_build(void **state) {
         static const struct qemu_part parts[] = { { 1 << 20, 7 }, { 2 << 20, 8 } };
         char *argv[] = { (char *) "q", (char *) "-x", NULL };
 
-        assert_command(argv, (struct qemu_args) {}, parts, 1, true,
-                       "q -x -accel kvm -object memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "
+        assert_command(argv, (struct qemu_args){}, parts, 1, true,
+                       "q -x -accel kvm -object "
+                       "memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "
                        "-m size=1048576B -machine memory-backend=tdpd0 "
                        "-chardev socket,id=tdpd-qmp,fd=9 -mon chardev=tdpd-qmp,mode=control -S");
-        assert_command(argv, (struct qemu_args) { .stopped = true, .accelerator = true, .memory = true }, parts, 2, true,
-                       "q -x -object memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "
+        assert_command(argv, (struct qemu_args){ .stopped = true, .accelerator = true, .memory = true },
+                       parts, 2, true,
+                       "q -x -object "
+                       "memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "
                        "-object memory-backend-file,id=tdpd1,size=2097152,mem-path=/proc/self/fd/8,share=on "
                        "-numa node,nodeid=0,memdev=tdpd0 -numa node,nodeid=1,memdev=tdpd1 "
                        "-chardev socket,id=tdpd-qmp,fd=9 -mon chardev=tdpd-qmp,mode=control");
-        assert_command(argv, (struct qemu_args) { .accelerator = true, .memory = true }, parts, 1, false,
-                       "q -x -object memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "
+        assert_command(argv, (struct qemu_args){ .accelerator = true, .memory = true }, parts, 1, false,
+                       "q -x -object "
+                       "memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "
                        "-machine memory-backend=tdpd0 "
                        "-chardev socket,id=tdpd-qmp,fd=9 -mon chardev=tdpd-qmp,mode=control");
 }
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_good),
-                cmocka_unit_test(test_run),
-                cmocka_unit_test(test_bad),
-                cmocka_unit_test(test_qemu_scan),
-                cmocka_unit_test(test_qemu_refused),
-                cmocka_unit_test(test_qemu_build),
+                cmocka_unit_test(test_good),         cmocka_unit_test(test_run),
+                cmocka_unit_test(test_bad),          cmocka_unit_test(test_qemu_scan),
+                cmocka_unit_test(test_qemu_refused), cmocka_unit_test(test_qemu_build),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

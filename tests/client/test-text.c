@@ -25,14 +25,36 @@ static void test_size_parse(void **state) {
                 uint64_t bytes;
                 int r;
         } cases[] = {
-                { "0", 0 }, { "1", 1 }, { "4096", 4096 }, { "4096B", 4096 }, { "1K", 1024 }, { "2M", 2 << 20 },
-                { "8G", UINT64_C(8) << 30 }, { "1T", UINT64_C(1) << 40 }, { "8g", UINT64_C(8) << 30 },
-                { "1GiB", 1 << 30 }, { "1GB", 1 << 30 }, { "007", 7 }, { "16777215T", UINT64_C(16777215) << 40 },
+                { "0", 0 },
+                { "1", 1 },
+                { "4096", 4096 },
+                { "4096B", 4096 },
+                { "1K", 1024 },
+                { "2M", 2 << 20 },
+                { "8G", UINT64_C(8) << 30 },
+                { "1T", UINT64_C(1) << 40 },
+                { "8g", UINT64_C(8) << 30 },
+                { "1GiB", 1 << 30 },
+                { "1GB", 1 << 30 },
+                { "007", 7 },
+                { "16777215T", UINT64_C(16777215) << 40 },
                 { "18446744073709551615", UINT64_MAX },
-                { "18446744073709551616", 0, -ERANGE }, { "16777216T", 0, -ERANGE }, { "99999999999999999999999G", 0, -ERANGE },
-                { "", 0, -EINVAL }, { "G", 0, -EINVAL }, { "-1", 0, -EINVAL }, { "+1", 0, -EINVAL }, { " 1", 0, -EINVAL },
-                { "1 ", 0, -EINVAL }, { "1.5G", 0, -EINVAL }, { "1X", 0, -EINVAL }, { "1GG", 0, -EINVAL },
-                { "0x10", 0, -EINVAL }, { "1Gi B", 0, -EINVAL }, { "\xff", 0, -EINVAL }, { "1BB", 0, -EINVAL },
+                { "18446744073709551616", 0, -ERANGE },
+                { "16777216T", 0, -ERANGE },
+                { "99999999999999999999999G", 0, -ERANGE },
+                { "", 0, -EINVAL },
+                { "G", 0, -EINVAL },
+                { "-1", 0, -EINVAL },
+                { "+1", 0, -EINVAL },
+                { " 1", 0, -EINVAL },
+                { "1 ", 0, -EINVAL },
+                { "1.5G", 0, -EINVAL },
+                { "1X", 0, -EINVAL },
+                { "1GG", 0, -EINVAL },
+                { "0x10", 0, -EINVAL },
+                { "1Gi B", 0, -EINVAL },
+                { "\xff", 0, -EINVAL },
+                { "1BB", 0, -EINVAL },
         };
 
         for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
@@ -49,8 +71,15 @@ static void test_size_format(void **state) {
                 uint64_t bytes;
                 const char *text;
         } cases[] = {
-                { 0, "0" }, { 1, "1B" }, { 1023, "1023B" }, { 1024, "1K" }, { 1536, "1.5K" }, { 2 << 20, "2M" },
-                { UINT64_C(8) << 30, "8G" }, { (UINT64_C(8) << 30) - 1, "8.0G" }, { UINT64_MAX, "16777216.0T" },
+                { 0, "0" },
+                { 1, "1B" },
+                { 1023, "1023B" },
+                { 1024, "1K" },
+                { 1536, "1.5K" },
+                { 2 << 20, "2M" },
+                { UINT64_C(8) << 30, "8G" },
+                { (UINT64_C(8) << 30) - 1, "8.0G" },
+                { UINT64_MAX, "16777216.0T" },
         };
         char buf[SIZE_TEXT_MAX];
 
@@ -118,18 +147,18 @@ static void test_table(void **state) {
         assert_string_equal(text, "0 things.\n");
         free(text);
 
-        assert_int_equal(table_add(t, (const char *const[]) { "a", "10G" }), 0);
+        assert_int_equal(table_add(t, (const char *const[]){ "a", "10G" }), 0);
         text = print(t, true);
         assert_string_equal(text, "NAME  SIZE\na      10G\n\n1 thing.\n");
         free(text);
 
-        assert_int_equal(table_add(t, (const char *const[]) { "longer", NULL }), 0);
+        assert_int_equal(table_add(t, (const char *const[]){ "longer", NULL }), 0);
         text = print(t, false);
         assert_string_equal(text, "a       10G\nlonger    -\n");
         free(text);
 
         for (unsigned i = 0; i < 100; i++)
-                assert_int_equal(table_add(t, (const char *const[]) { "x", "" }), 0);
+                assert_int_equal(table_add(t, (const char *const[]){ "x", "" }), 0);
         text = print(t, true);
         assert_non_null(strstr(text, "102 things."));
         free(text);
@@ -159,8 +188,14 @@ static void test_progress_format(void **state) {
 
 static void test_json_key(void **state) {
         static const char *const pairs[][2] = {
-                { "FaultsSinceBuild", "faults_since_build" }, { "Leaves1G", "leaves_1g" }, { "BuildUSec", "build_usec" },
-                { "abi-version", "abi_version" }, { "Pid", "pid" }, { "0", "0" }, { "", "" }, { "max-leaf", "max_leaf" },
+                { "FaultsSinceBuild", "faults_since_build" },
+                { "Leaves1G", "leaves_1g" },
+                { "BuildUSec", "build_usec" },
+                { "abi-version", "abi_version" },
+                { "Pid", "pid" },
+                { "0", "0" },
+                { "", "" },
+                { "max-leaf", "max_leaf" },
         };
 
         for (size_t i = 0; i < ELEMENTSOF(pairs); i++) {
@@ -173,12 +208,9 @@ static void test_json_key(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_size_parse),
-                cmocka_unit_test(test_size_format),
-                cmocka_unit_test(test_uint_parse),
-                cmocka_unit_test(test_suggest),
-                cmocka_unit_test(test_table),
-                cmocka_unit_test(test_progress_format),
+                cmocka_unit_test(test_size_parse), cmocka_unit_test(test_size_format),
+                cmocka_unit_test(test_uint_parse), cmocka_unit_test(test_suggest),
+                cmocka_unit_test(test_table),      cmocka_unit_test(test_progress_format),
                 cmocka_unit_test(test_json_key),
         };
 

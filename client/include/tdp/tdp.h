@@ -55,12 +55,12 @@ int tdp_set_host(struct tdp_ctx *ctx, const char *host);
 int tdp_set_timeout(struct tdp_ctx *ctx, uint64_t usec);
 
 /* Called for each message of at most this syslog priority (default LOG_WARNING). */
-typedef void (*tdp_log_fn_t)(int priority, const char *file, int line, const char *func,
-                             const char *format, va_list ap, void *userdata)
+typedef void (*tdp_log_fn_t)(int priority, const char *file, int line, const char *func, const char *format,
+                             va_list ap, void *userdata)
 #ifdef __GNUC__
-        __attribute__((format(printf, 5, 0)))
+                __attribute__((format(printf, 5, 0)))
 #endif
-        ;
+                ;
 void tdp_set_log_fn(struct tdp_ctx *ctx, tdp_log_fn_t fn, void *userdata);
 void tdp_set_log_priority(struct tdp_ctx *ctx, int priority);
 
@@ -99,8 +99,8 @@ enum tdp_value_type {
         TDP_VALUE_INT = 3,
         TDP_VALUE_DOUBLE = 4,
         TDP_VALUE_STRING = 5,
-        TDP_VALUE_LIST = 6,     /* array or structure: children without keys */
-        TDP_VALUE_DICT = 7,     /* children with keys */
+        TDP_VALUE_LIST = 6, /* array or structure: children without keys */
+        TDP_VALUE_DICT = 7, /* children with keys */
 };
 
 enum tdp_value_type tdp_value_get_type(const struct tdp_value *value);
@@ -119,7 +119,7 @@ const struct tdp_value *tdp_value_get_next(const struct tdp_value *value);
 const struct tdp_value *tdp_value_find(const struct tdp_value *parent, const char *key);
 const struct tdp_value *tdp_value_at(const struct tdp_value *parent, unsigned index);
 
-#define tdp_value_foreach(parent, value) \
+#define tdp_value_foreach(parent, value)                                                                    \
         for ((value) = tdp_value_get_first(parent); (value); (value) = tdp_value_get_next(value))
 
 /* ---- Manager ----------------------------------------------------------- */
@@ -169,9 +169,9 @@ int tdp_attach_pid(struct tdp_ctx *ctx, const char *name, uint32_t pid, const st
 int tdp_explain(struct tdp_ctx *ctx, const char *name, uint64_t bytes, const struct tdp_options *options,
                 struct tdp_plan **ret_plan);
 struct tdp_plan *tdp_plan_free(struct tdp_plan *plan);
-const char *tdp_plan_get_decision(const struct tdp_plan *plan);           /* "build" or "skip" */
-const struct tdp_value *tdp_plan_get_reasons(const struct tdp_plan *plan);/* list of (word, sentence) */
-const struct tdp_value *tdp_plan_get_plan(const struct tdp_plan *plan);   /* dict */
+const char *tdp_plan_get_decision(const struct tdp_plan *plan);            /* "build" or "skip" */
+const struct tdp_value *tdp_plan_get_reasons(const struct tdp_plan *plan); /* list of (word, sentence) */
+const struct tdp_value *tdp_plan_get_plan(const struct tdp_plan *plan);    /* dict */
 
 /* ---- VMs --------------------------------------------------------------- */
 
@@ -189,8 +189,8 @@ struct tdp_vm *tdp_vm_get_next(const struct tdp_vm *vm);
 
 const char *tdp_vm_get_name(const struct tdp_vm *vm);
 const char *tdp_vm_get_path(const struct tdp_vm *vm);
-const char *tdp_vm_get_state(const struct tdp_vm *vm);  /* as of the last refresh or list */
-uint32_t tdp_vm_get_pid(const struct tdp_vm *vm);       /* 0: none yet */
+const char *tdp_vm_get_state(const struct tdp_vm *vm); /* as of the last refresh or list */
+uint32_t tdp_vm_get_pid(const struct tdp_vm *vm);      /* 0: none yet */
 uint64_t tdp_vm_get_bytes(const struct tdp_vm *vm);
 
 /* Reads all properties of org.tdpd1.VM. They are NULL before the first refresh. */
@@ -217,7 +217,7 @@ const char *tdp_memory_get_name(const struct tdp_memory *memory);
 uint64_t tdp_memory_get_bytes(const struct tdp_memory *memory);
 uint32_t tdp_memory_get_node(const struct tdp_memory *memory);
 int tdp_memory_get_fd(const struct tdp_memory *memory);
-int tdp_memory_take_fd(struct tdp_memory *memory);      /* the caller closes it */
+int tdp_memory_take_fd(struct tdp_memory *memory); /* the caller closes it */
 
 /* ---- Nodes ------------------------------------------------------------- */
 
@@ -234,17 +234,17 @@ const struct tdp_value *tdp_node_get_properties(const struct tdp_node *node);
 /* ---- Jobs -------------------------------------------------------------- */
 
 int tdp_list_jobs(struct tdp_ctx *ctx, struct tdp_job **ret_first);
-struct tdp_job *tdp_job_free(struct tdp_job *first);    /* the job itself goes on */
+struct tdp_job *tdp_job_free(struct tdp_job *first); /* the job itself goes on */
 struct tdp_job *tdp_job_get_next(const struct tdp_job *job);
 
 #define tdp_job_foreach(first, job) for ((job) = (first); (job); (job) = tdp_job_get_next(job))
 
 uint32_t tdp_job_get_id(const struct tdp_job *job);
-const char *tdp_job_get_type(const struct tdp_job *job);    /* reserve, attach, build */
-const char *tdp_job_get_state(const struct tdp_job *job);   /* running, canceling */
+const char *tdp_job_get_type(const struct tdp_job *job);  /* reserve, attach, build */
+const char *tdp_job_get_state(const struct tdp_job *job); /* running, canceling */
 const char *tdp_job_get_vm_name(const struct tdp_job *job);
-const char *tdp_job_get_phase(const struct tdp_job *job);   /* populate, build; NULL: not known */
-uint64_t tdp_job_get_done(const struct tdp_job *job);       /* bytes of the phase */
+const char *tdp_job_get_phase(const struct tdp_job *job); /* populate, build; NULL: not known */
+uint64_t tdp_job_get_done(const struct tdp_job *job);     /* bytes of the phase */
 uint64_t tdp_job_get_total(const struct tdp_job *job);
 
 /* Reads the job's properties. -ENOENT: it has ended. */
@@ -284,7 +284,7 @@ enum tdp_mapping {
         TDP_MAPPED_AND_HELD = 2,
 };
 int tdp_prefault_vcpu(struct tdp_ctx *ctx, int vcpu_fd, uint64_t gpa, uint64_t size, uint64_t *ret_done);
-const char *tdp_mapping_to_string(enum tdp_mapping mapping);    /* like "mapped once, not held" */
+const char *tdp_mapping_to_string(enum tdp_mapping mapping); /* like "mapped once, not held" */
 
 #ifdef __cplusplus
 }
