@@ -227,9 +227,7 @@ static int gtdp_ioctl_build(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_g
 		return r;
 	if (!tdp_mmu_enabled)
 		return -EOPNOTSUPP;
-	if (current->mm == kvm->mm)
-		return gtdp_build(kvm, gtdp, range, true);
-	return gtdp_build_foreign(kvm, gtdp, range);
+	return gtdp_build(kvm, gtdp, range, true);
 }
 
 static int gtdp_ioctl_release(struct kvm *kvm, struct kvm_gtdp *gtdp,

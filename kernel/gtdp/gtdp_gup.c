@@ -1,48 +1,319 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pin the owner's memory, with as few steps as its backing allows.
+ * Pin the owner's memory for long, from any process.
+ *
+ * What the owner has mapped writable is pinned straight from its page tables, by
+ * the rules of FOLL_PIN | FOLL_LONGTERM | FOLL_WRITE in mm/gup.c's fast path.
+ * That path itself cannot be used: it works on current->mm only, and spends some
+ * 260 instructions on a small page where a whole batch has the same answers.
+ * All else (not present, write-protected, a zone or file that forbids it) is left
+ * to pin_user_pages_remote(), which knows best, and says no where it must.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/file.h>
 #include <linux/hugetlb.h>
-#include <linux/memfd.h>
 #include <linux/mm.h>
+#include <linux/page_ref.h>
+#include <linux/sched/coredump.h>
+#include <linux/shmem_fs.h>
+#include <linux/vmstat.h>
 
 #include "gtdp_internal.h"
 
-/* Is this the first page of a huge page of at least @level? */
-static bool is_huge_backing(struct page *page, int level)
-{
-	struct folio *folio = page_folio(page);
+/* A batch of pins of one address space, interrupts disabled. */
+struct walk {
+	struct mm_struct *mm;
+	struct page **page;
+	unsigned long hva;
+	int nr;			/* units left in this walk */
+	int level;		/* of a unit */
+	int nid;		/* of the pins not yet in the node's statistics */
+	long pins;
+	struct address_space *shmem;	/* the last file that was found good */
+};
 
-	return folio_nr_pages(folio) >= KVM_PAGES_PER_HPAGE(level) &&
-	       !(page_to_pfn(page) & (KVM_PAGES_PER_HPAGE(level) - 1));
+static void flush_stat(struct walk *w)
+{
+	if (w->pins)
+		mod_node_page_state(NODE_DATA(w->nid), NR_FOLL_PIN_ACQUIRED, w->pins);
+	w->pins = 0;
+}
+
+/* See gup_fast_folio_allowed(): files that need writeback tracking are not for us. */
+static bool may_pin(struct walk *w, struct folio *folio)
+{
+	struct address_space *mapping;
+
+	/* Memory that must stay movable, or is a device's. */
+	if (folio_zonenum(folio) >= ZONE_MOVABLE)
+		return false;
+
+	if (folio_test_hugetlb(folio))
+		return true;
+
+	mapping = READ_ONCE(folio->mapping);
+	if (!mapping)
+		return false;
+	if ((unsigned long)mapping & PAGE_MAPPING_FLAGS)
+		return (unsigned long)mapping & PAGE_MAPPING_ANON;
+	if (mapping != w->shmem) {
+		if (!shmem_mapping(mapping))
+			return false;
+		w->shmem = mapping;
+	}
+	return true;
+}
+
+static void unpin(struct walk *w, struct folio *folio, int nr)
+{
+	if (folio_test_large(folio))
+		atomic_sub(nr, &folio->_pincount);
+	else
+		nr *= GUP_PIN_COUNTING_BIAS;
+	folio_put_refs(folio, nr);
 }
 
 /*
- * Pin the first page of @nr leaves of @level: one pin holds a whole folio.
- * Returns how many are pinned in a row, or an error if it is none.
+ * Take @nr pins of the folio of @page.  The caller checks afterwards that the
+ * page table entry has not changed: the atomic operations here are full barriers,
+ * so whoever unmaps the page either sees the pin or is seen by that check.
  */
-static int pin_leaves(struct gtdp_build *b, unsigned long hva, int nr, int level)
+static bool pin(struct walk *w, struct page *page, int nr)
 {
-	struct page **page = b->pages->page;
-	int i, r;
+	struct folio *folio = page_folio(page);
+	bool large = folio_test_large(folio);
+	int nid;
 
-	for (i = 0; i < nr; i++, hva += KVM_HPAGE_SIZE(level)) {
-		if (page[i])
-			continue;
-		r = pin_user_pages_fast(hva, 1, b->gup_flags, &page[i]);
-		if (r != 1)
-			return i ?: (r ?: -EFAULT);
-		if (!is_huge_backing(page[i], level)) {
-			unpin_user_page(page[i]);
-			page[i] = NULL;
-			return i ?: -EMLINK;
+	if (!folio_ref_try_add(folio, large ? nr : nr * GUP_PIN_COUNTING_BIAS))
+		return false;
+
+	/* Until there was a reference, it could become another folio. */
+	if (unlikely(page_folio(page) != folio || folio_test_large(folio) != large)) {
+		folio_put_refs(folio, large ? nr : nr * GUP_PIN_COUNTING_BIAS);
+		return false;
+	}
+	if (large)
+		atomic_add(nr, &folio->_pincount);
+
+	if (unlikely(!may_pin(w, folio))) {
+		unpin(w, folio, nr);
+		return false;
+	}
+
+	nid = folio_nid(folio);
+	if (unlikely(nid != w->nid)) {
+		flush_stat(w);
+		w->nid = nid;
+	}
+	w->pins += nr;
+	return true;
+}
+
+static void unpin_again(struct walk *w, struct page *page, int nr)
+{
+	w->pins -= nr;
+	unpin(w, page_folio(page), nr);
+}
+
+/* Advance by @n units, whose first pages are @page, @page + one unit, ... */
+static void advance(struct walk *w, struct page *page, int n)
+{
+	int i, step = KVM_PAGES_PER_HPAGE(w->level);
+
+	for (i = 0; i < n; i++, page += step)
+		w->page[i] = page;
+	w->page += n;
+	w->nr -= n;
+	w->hva += n * KVM_HPAGE_SIZE(w->level);
+}
+
+/* How many units there are before the end of a mapping of @size around hva. */
+static int units_within(struct walk *w, unsigned long size)
+{
+	return min_t(unsigned long, w->nr,
+		     (ALIGN(w->hva + 1, size) - w->hva) / KVM_HPAGE_SIZE(w->level));
+}
+
+#define PTE_WANTED	(_PAGE_PRESENT | _PAGE_RW)
+#define PTE_UNWANTED	(_PAGE_SPECIAL | _PAGE_DEVMAP)
+
+static bool pinnable_pte(pteval_t val)
+{
+	return (val & (PTE_WANTED | PTE_UNWANTED)) == PTE_WANTED;
+}
+
+static void walk_ptes(struct walk *w, pmd_t *pmdp, pmd_t pmd)
+{
+	int n = units_within(w, PMD_SIZE);
+	pte_t *ptep = pte_offset_kernel(&pmd, w->hva);
+	struct page *page;
+	pte_t pte;
+
+	for (; n; n--, ptep++) {
+		pte = ptep_get_lockless(ptep);
+		if (!pinnable_pte(pte_val(pte)))
+			return;
+
+		page = pte_page(pte);
+		if (!pin(w, page, 1))
+			return;
+		/* The table itself may have been replaced by a huge page. */
+		if (unlikely(pmd_val(pmd) != pmd_val(READ_ONCE(*pmdp)) ||
+			     pte_val(pte) != pte_val(ptep_get(ptep)))) {
+			unpin_again(w, page, 1);
+			return;
 		}
-		__set_bit(i, b->own);
+
+		*w->page++ = page;
+		w->nr--;
+		w->hva += PAGE_SIZE;
+	}
+}
+
+/* Returns false if the walk ends here. */
+static bool walk_pmd(struct walk *w, pud_t pud)
+{
+	pmd_t *pmdp = pmd_offset(&pud, w->hva);
+	pmd_t pmd = READ_ONCE(*pmdp);
+	struct page *page;
+	int n;
+
+	if (!pmd_present(pmd) || pmd_devmap(pmd))
+		return false;
+
+	if (!pmd_leaf(pmd)) {
+		if (w->level > PG_LEVEL_4K)
+			return false;
+		n = w->nr;
+		walk_ptes(w, pmdp, pmd);
+		return w->nr < n && !(w->hva & ~PMD_MASK);
+	}
+
+	if (!pinnable_pte(pmd_val(pmd)))
+		return false;
+
+	n = units_within(w, PMD_SIZE);
+	page = pmd_page(pmd) + ((w->hva & ~PMD_MASK) >> PAGE_SHIFT);
+	if (!pin(w, page, n))
+		return false;
+	if (unlikely(pmd_val(pmd) != pmd_val(READ_ONCE(*pmdp)))) {
+		unpin_again(w, page, n);
+		return false;
+	}
+	advance(w, page, n);
+	return true;
+}
+
+static bool walk_pud(struct walk *w)
+{
+	pgd_t pgd = READ_ONCE(*pgd_offset(w->mm, w->hva));
+	struct page *page;
+	p4d_t p4d;
+	pud_t *pudp, pud;
+	int n;
+
+	if (pgd_none(pgd))
+		return false;
+	p4d = READ_ONCE(*p4d_offset(&pgd, w->hva));
+	if (p4d_none(p4d) || !p4d_present(p4d))
+		return false;
+
+	pudp = pud_offset(&p4d, w->hva);
+	pud = READ_ONCE(*pudp);
+	if (!pud_present(pud) || pud_devmap(pud))
+		return false;
+
+	if (!pud_leaf(pud)) {
+		bool more;
+
+		if (w->level > PG_LEVEL_2M)
+			return false;
+		do {
+			more = walk_pmd(w, pud);
+		} while (more && w->nr && (w->hva & ~PUD_MASK));
+		return more;
+	}
+
+	if (!pinnable_pte(pud_val(pud)))
+		return false;
+
+	n = units_within(w, PUD_SIZE);
+	page = pud_page(pud) + ((w->hva & ~PUD_MASK) >> PAGE_SHIFT);
+	if (!pin(w, page, n))
+		return false;
+	if (unlikely(pud_val(pud) != pud_val(READ_ONCE(*pudp)))) {
+		unpin_again(w, page, n);
+		return false;
+	}
+	advance(w, page, n);
+	return true;
+}
+
+/*
+ * Pin @nr units of @level from @hva on as far as the owner has them mapped,
+ * writable, by leaves of at least @level.  Returns how many are pinned.
+ */
+static int pin_mapped(struct mm_struct *mm, unsigned long hva, int nr, int level,
+		      struct page **page)
+{
+	struct walk w = {
+		.mm = mm,
+		.page = page,
+		.hva = hva,
+		.nr = nr,
+		.level = level,
+		.nid = NUMA_NO_NODE,
+	};
+	unsigned long flags;
+	unsigned int seq;
+
+	/* Whether memory in CMA may be pinned is not for modules to know. */
+	if (IS_ENABLED(CONFIG_CMA))
+		return 0;
+
+	if (!test_bit(MMF_HAS_PINNED, &mm->flags))
+		set_bit(MMF_HAS_PINNED, &mm->flags);
+
+	/* A fork write-protects what it copies, and must not miss a pin. */
+	seq = raw_read_seqcount(&mm->write_protect_seq);
+	if (seq & 1)
+		return 0;
+
+	/* Keeps page tables from being freed, and huge pages from being split. */
+	local_irq_save(flags);
+	while (w.nr && walk_pud(&w))
+		;
+	flush_stat(&w);
+	local_irq_restore(flags);
+
+	nr -= w.nr;
+	if (unlikely(read_seqcount_retry(&mm->write_protect_seq, seq))) {
+		unpin_user_pages(page, nr);
+		return 0;
 	}
 	return nr;
+}
+
+/* Pin what is not simply there, faulting it in unless the build is PRESENT. */
+static int pin_slow(struct gtdp_build *b, unsigned long hva, int nr, struct page **page)
+{
+	unsigned int flags = FOLL_WRITE | FOLL_LONGTERM;
+	struct mm_struct *mm = b->kvm->mm;
+	int locked = 1;
+	long r;
+
+	if (b->present)
+		flags |= FOLL_NOFAULT;
+	else if (b->interruptible)
+		flags |= FOLL_INTERRUPTIBLE;
+
+	r = mmap_read_lock_killable(mm);
+	if (r)
+		return r;
+	r = pin_user_pages_remote(mm, hva, nr, flags, page, &locked);
+	if (locked)
+		mmap_read_unlock(mm);
+	return r ?: -EFAULT;
 }
 
 /* Pin @nr small pages.  Returns how many are pinned in a row, or an error. */
@@ -51,136 +322,66 @@ int gtdp_pin_pages(struct gtdp_build *b, unsigned long hva, int nr)
 	struct page **page = b->pages->page;
 	int i, n, r;
 
-	for (i = 0; i < nr; i += n) {
-		n = 1;
+	for (i = 0; i < nr; i += r) {
+		r = 1;
 		if (page[i])
 			continue;
-		while (i + n < nr && !page[i + n])
-			n++;
-		r = pin_user_pages_fast(hva + i * PAGE_SIZE, n, b->gup_flags, &page[i]);
-		if (r > 0)
-			bitmap_set(b->own, i, r);
-		if (r != n) {
-			memset(&page[i + max(r, 0)], 0, (n - max(r, 0)) * sizeof(*page));
-			i += max(r, 0);
-			return i ?: (r ?: -EFAULT);
-		}
+		for (n = 1; i + n < nr && !page[i + n]; n++)
+			;
+		r = pin_mapped(b->kvm->mm, hva + i * PAGE_SIZE, n, PG_LEVEL_4K, &page[i]);
+		if (!r)
+			r = pin_slow(b, hva + i * PAGE_SIZE, n, &page[i]);
+		if (r < 0)
+			return i ?: r;
+		bitmap_set(b->own, i, r);
 	}
 	return nr;
 }
 
-/* The hugetlbfs file behind [hva, hva + size) if it is mapped shared, with a reference. */
-static struct file *shared_huge_file(struct mm_struct *mm, unsigned long hva,
-				     unsigned long size, int level, loff_t *pos)
+/* Is this the first page of a huge page of at least @level? */
+static bool is_huge_backing(struct page *page, int level)
 {
-	struct vm_area_struct *vma;
-	struct file *file = NULL;
-
-	mmap_read_lock(mm);
-	vma = vma_lookup(mm, hva);
-	if (vma && is_vm_hugetlb_page(vma) && vma->vm_end - hva >= size &&
-	    (vma->vm_flags & (VM_SHARED | VM_WRITE)) == (VM_SHARED | VM_WRITE) &&
-	    huge_page_size(hstate_vma(vma)) == KVM_HPAGE_SIZE(level)) {
-		file = get_file(vma->vm_file);
-		*pos = ((loff_t)vma->vm_pgoff << PAGE_SHIFT) + (hva - vma->vm_start);
-	}
-	mmap_read_unlock(mm);
-	return file;
+	return folio_nr_pages(page_folio(page)) >= KVM_PAGES_PER_HPAGE(level) &&
+	       !(page_to_pfn(page) & (KVM_PAGES_PER_HPAGE(level) - 1));
 }
 
 /*
- * How many of @nr leaves of @level from @hva on, all in one table, the owner has
- * in its page tables.  As host_pfn_mapping_level(), which does this for one, it
- * relies on disabled interrupts to keep the tables, and its answer must not be
- * used before mmu_invalidate_seq has been checked.
+ * Pin what backs @nr leaves of @level, one pin each: it holds a whole folio.
+ * Returns how many are pinned in a row, -EMLINK if the first has smaller pages,
+ * or another error.  *@unsure is set if the owner may map the pages by smaller
+ * leaves than @level: then there is but one.
  */
-static int count_host_leaves(struct mm_struct *mm, unsigned long hva, int nr, int level)
-{
-	unsigned long flags;
-	pgd_t pgd;
-	p4d_t p4d;
-	pud_t *pudp, pud;
-	pmd_t *pmdp, pmd;
-	int i = 0;
-
-	local_irq_save(flags);
-
-	pgd = READ_ONCE(*pgd_offset(mm, hva));
-	if (pgd_none(pgd))
-		goto out;
-
-	p4d = READ_ONCE(*p4d_offset(&pgd, hva));
-	if (p4d_none(p4d) || !p4d_present(p4d))
-		goto out;
-
-	pudp = pud_offset(&p4d, hva);
-	pud = READ_ONCE(*pudp);
-	if (level == PG_LEVEL_1G) {
-		i = pud_present(pud) && pud_leaf(pud) && pud_write(pud);
-		goto out;
-	}
-	if (pud_none(pud) || !pud_present(pud) || pud_leaf(pud))
-		goto out;
-
-	pmdp = pmd_offset(&pud, hva);
-	for (; i < nr; i++, pmdp++) {
-		pmd = READ_ONCE(*pmdp);
-		if (!pmd_present(pmd) || !pmd_leaf(pmd) || !pmd_write(pmd))
-			break;
-	}
-out:
-	local_irq_restore(flags);
-	return i;
-}
-
-/*
- * Pin @nr huge pages by way of the file they come from, instead of one walk of
- * the owner's page tables each.  That they are in the owner's page tables is
- * checked all the same: the owner's mapping is what MMU notifiers speak of, and
- * truncation does not notify of a page that nobody has mapped.  The check holds
- * until mmu_invalidate_seq changes.
- *
- * Returns how many are pinned, 0 if it cannot be done this way.
- */
-static int pin_leaves_of_file(struct gtdp_build *b, unsigned long hva, int nr, int level)
+int gtdp_pin_leaves(struct gtdp_build *b, unsigned long hva, int nr, int level, bool *unsure)
 {
 	struct page **page = b->pages->page;
-	struct file *file;
-	pgoff_t offset;
-	loff_t pos;
-	long i, r;
+	int i, n, r;
 
-	file = shared_huge_file(b->kvm->mm, hva, nr * KVM_HPAGE_SIZE(level), level, &pos);
-	if (!file)
-		return 0;
+	*unsure = false;
+	for (i = 0; i < nr; i += r, hva += r * KVM_HPAGE_SIZE(level)) {
+		r = 1;
+		if (page[i])
+			continue;
+		for (n = 1; i + n < nr && !page[i + n]; n++)
+			;
+		r = pin_mapped(b->kvm->mm, hva, n, level, &page[i]);
+		if (r > 0) {
+			bitmap_set(b->own, i, r);
+			continue;
+		}
+		if (i)
+			return i;
 
-	/* Stay within what is new, and within one of the owner's tables. */
-	for (i = 1; i < nr && !page[i]; i++)
-		;
-	nr = min_t(unsigned long, i, SPTE_ENT_PER_PAGE - SPTE_INDEX(hva, level));
-	nr = count_host_leaves(b->kvm->mm, hva, nr, level);
-
-	/* A folio's address is that of its first page. */
-	BUILD_BUG_ON(offsetof(struct folio, page));
-	r = nr ? memfd_pin_folios(file, pos, pos + nr * KVM_HPAGE_SIZE(level) - 1,
-				  (struct folio **)page, nr, &offset) : 0;
-	fput(file);
-
-	if (r > 0)
-		bitmap_set(b->own, 0, r);
-	return max(r, 0L);
-}
-
-/*
- * Pin what backs @nr leaves of @level, one pin each.  Returns how many are
- * pinned in a row, -EMLINK if the first has smaller pages, or another error.
- */
-int gtdp_pin_leaves(struct gtdp_build *b, unsigned long hva, int nr, int level)
-{
-	int r = 0;
-
-	if (!b->pages->page[0])
-		r = pin_leaves_of_file(b, hva, nr, level);
-
-	return r ?: pin_leaves(b, hva, nr, level);
+		r = pin_slow(b, hva, 1, page);
+		if (r < 0)
+			return r;
+		if (!is_huge_backing(page[0], level)) {
+			unpin_user_page(page[0]);
+			page[0] = NULL;
+			return -EMLINK;
+		}
+		__set_bit(0, b->own);
+		*unsure = true;
+		return 1;
+	}
+	return nr;
 }

@@ -75,12 +75,10 @@ struct gtdp_build {
 	struct gtdp_spares spares;
 	struct gtdp_pin_table *pages;	/* what this step has pinned */
 	DECLARE_BITMAP(own, SPTE_ENT_PER_PAGE);	/* of these, not yet recorded */
-	unsigned int gup_flags;
 	int max_level;
 	bool pin;
 	bool present;			/* pass over what is not there */
 	bool interruptible;
-	bool stop;			/* asked to stop, by another thread */
 };
 
 /* gtdp.c */
@@ -89,7 +87,6 @@ void gtdp_put(struct kvm_gtdp *gtdp);
 /* gtdp_build.c */
 int gtdp_build(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_range *range,
 	       bool interruptible);
-int gtdp_build_foreign(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_range *range);
 
 /* gtdp_built.c */
 int gtdp_built_add(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end);
@@ -107,7 +104,7 @@ void gtdp_pin_undo(struct gtdp_build *b, int nr);
 
 /* gtdp_gup.c */
 int gtdp_pin_pages(struct gtdp_build *b, unsigned long hva, int nr);
-int gtdp_pin_leaves(struct gtdp_build *b, unsigned long hva, int nr, int level);
+int gtdp_pin_leaves(struct gtdp_build *b, unsigned long hva, int nr, int level, bool *unsure);
 
 /* gtdp_map.c */
 int gtdp_spares_top_up(struct gtdp_spares *spares, int nr, int nid);

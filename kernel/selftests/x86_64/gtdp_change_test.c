@@ -125,7 +125,7 @@ static void check_discard(enum vm_mem_backing_src_type src, size_t page_size)
 	madvise(addr_gpa2hva(vm, GPA + SZ_4M), SZ_4M, MADV_DONTNEED);
 	gtdp_touch(vcpu, GPA, SIZE);
 	stats = gtdp_stats(fd);
-	TEST_ASSERT_EQ(stats.faults, SZ_4M / page_size);
+	TEST_ASSERT(stats.faults >= SZ_4M / page_size, "%llu faults", stats.faults);
 	TEST_ASSERT_EQ(stats.hole_bytes, 0);
 	gtdp_assert_pinned(fd, all - SZ_4M);
 	gtdp_build_ok(fd, GPA, SIZE, 0, 0);
