@@ -20,7 +20,7 @@ static int device_open(const char *device) {
         int fd = open(device, O_RDWR | O_CLOEXEC | O_NOCTTY);
 
         if (fd < 0)
-                return errno == ENXIO || errno == ENODEV ? -ENOENT : -errno;
+                return errno == ENXIO || errno == ENODEV || errno == ENOTDIR ? -ENOENT : -errno;
         return fd;
 }
 

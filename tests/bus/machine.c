@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What the tests need of the machine that they run on: huge pages and KVM. */
+#include "fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <linux/kvm.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define POOL "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/"
+
+static uint64_t grown_by;
+static int lock_fd = -1;
+static int vm_fd = -1;
+static pid_t vmms[8];
+static size_t n_vmms;
+
+uint64_t pool_read(const char *file) {
+        char path[128];
+        uint64_t v;
+        FILE *f;
+
+        snprintf(path, sizeof(path), POOL "%s", file);
+        f = fopen(path, "re");
+        if (!f) {
+                print_message("this machine has no 2 MiB pool on node 0\n");
+                skip();
+        }
+        assert_int_equal(fscanf(f, "%" SCNu64, &v), 1);
+        fclose(f);
+        return v;
+}
+
+/* Others may have reserved some of what is free. */
+static uint64_t pool_available(void) {
+        uint64_t reserved = 0, avail = pool_read("free_hugepages");
+        FILE *f = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "re");
+
+        assert_non_null(f);
+        assert_int_equal(fscanf(f, "%" SCNu64, &reserved), 1);
+        fclose(f);
+        return avail > reserved ? avail - reserved : 0;
+}
+
+static bool pool_write(uint64_t pages) {
+        FILE *f = fopen(POOL "nr_hugepages", "we");
+        bool good;
+
+        if (!f)
+                return false;
+        good = fprintf(f, "%" PRIu64, pages) > 0;
+        return fclose(f) == 0 && good;
+}
+
+uint64_t pool_grow(uint64_t pages) {
+        uint64_t before;
+
+        require_root();
+        before = pool_read("nr_hugepages");
+        /* Tests that change the pool wait for each other, so that each finds what it counts on. */
+        lock_fd = open("/tmp/tdpd-test-pool.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        assert_true(lock_fd >= 0);
+        assert_int_equal(flock(lock_fd, LOCK_EX), 0);
+
+        before = pool_read("nr_hugepages");
+        if (!pool_write(before + pages) || pool_read("nr_hugepages") != before + pages) {
+                (void) pool_write(before);
+                close(lock_fd);
+                lock_fd = -1;
+                print_message("nr_hugepages of node 0 cannot be raised by %" PRIu64 "\n", pages);
+                skip();
+        }
+        grown_by = pages;
+        return pool_available();
+}
+
+void machine_restore(void) {
+        for (size_t i = 0; i < n_vmms; i++)
+                if (vmms[i] > 0) {
+                        kill(vmms[i], SIGKILL);
+                        waitpid(vmms[i], NULL, 0);
+                }
+        n_vmms = 0;
+        vm_fd = vm_fd >= 0 ? close(vm_fd), -1 : -1;
+
+        if (lock_fd < 0)
+                return;
+        (void) pool_write(pool_read("nr_hugepages") - grown_by);
+        grown_by = 0;
+        close(lock_fd);
+        lock_fd = -1;
+}
+
+void assert_pool_free(uint64_t pages) {
+        uint64_t until = now_usec() + 2000000;
+
+        while (pool_read("free_hugepages") != pages && now_usec() < until)
+                usleep(10000);
+        assert_int_equal(pool_read("free_hugepages"), pages);
+}
+
+static int make_vm(void) {
+        int kvm, vm;
+
+        kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+        if (kvm < 0)
+                return -errno;
+        vm = ioctl(kvm, KVM_CREATE_VM, 0);
+        if (vm < 0)
+                vm = -errno;
+        close(kvm);
+        return vm;
+}
+
+static int need_vm(void) {
+        int vm = make_vm();
+
+        if (vm < 0) {
+                print_message("KVM makes no VM here: %s\n", strerror(-vm));
+                skip();
+        }
+        return vm;
+}
+
+int require_kvm_vm(void) {
+        assert_int_equal(vm_fd, -1);
+        vm_fd = need_vm();
+        return vm_fd;
+}
+
+pid_t spawn_vmm(unsigned n_vms, uid_t uid) {
+        int ready[2], vms[4];
+        pid_t pid;
+        char c;
+
+        assert_true(n_vms <= 4);
+        assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+        for (unsigned i = 0; i < n_vms; i++)
+                vms[i] = need_vm();
+
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (uid != 0 && (setgroups(0, NULL) < 0 || setgid(uid) < 0 || setuid(uid) < 0))
+                        _exit(1);
+                /* A second descriptor of the same VM must not count as a second VM. */
+                if (n_vms > 0 && dup(vms[0]) < 0)
+                        _exit(1);
+                if (write(ready[1], "x", 1) != 1)
+                        _exit(1);
+                for (;;)
+                        pause();
+        }
+        for (unsigned i = 0; i < n_vms; i++)
+                close(vms[i]);
+        assert_true(n_vmms < sizeof(vmms) / sizeof(vmms[0]));
+        vmms[n_vmms++] = pid;
+        close(ready[1]);
+        assert_int_equal(read(ready[0], &c, 1), 1);
+        close(ready[0]);
+        return pid;
+}
+
+void reap(pid_t pid, int sig) {
+        for (size_t i = 0; i < n_vmms; i++)
+                if (vmms[i] == pid)
+                        vmms[i] = 0;
+        if (pid <= 0)
+                return;
+        kill(pid, sig);
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+                ;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Who may do what. Other users are played by child processes. */
+#include "fixture.h"
+
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The bus lets only users in that the machine knows: nobody and daemon are on each. */
+#define NOBODY   ((uid_t) 65534)
+#define SOMEBODY ((uid_t) 1)
+
+/* What a user tries, and what must come of it: an error's name, or NULL. */
+typedef struct Try {
+        const char *path, *interface, *member;
+        const char *name; /* for Reserve and AttachPid */
+        uint32_t pid;     /* for AttachPid */
+        const char *object; /* for Release */
+        const char *error;
+} Try;
+
+static int run_try(const char *address, const Try *t) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus *bus = fixture_connect(address);
+        sd_bus_message *m;
+
+        if (!bus)
+                return 2;
+        if (strcmp(t->member, "Reserve") == 0)
+                m = call(bus, &error, t->path, t->interface, t->member, "sta{sv}", t->name, MIB, 1, "page-size", "t",
+                         UINT64_C(4096));
+        else if (strcmp(t->member, "AttachPid") == 0)
+                m = call(bus, &error, t->path, t->interface, t->member, "sua{sv}", t->name, t->pid, 1, "decision", "s",
+                         "never");
+        else if (t->object)
+                m = call(bus, &error, t->path, t->interface, t->member, "o", t->object);
+        else
+                m = call(bus, &error, t->path, t->interface, t->member, NULL);
+
+        if (m && !t->error)
+                return 0;
+        if (!m && t->error && strcmp(error.name, t->error) == 0)
+                return 0;
+        fprintf(stderr, "%s: expected %s, got %s: %s\n", t->member, t->error ? t->error : "success",
+                m ? "success" : error.name, m ? "" : error.message);
+        return 1;
+}
+
+static void try_as(Fixture *f, uid_t uid, gid_t group, Try t) {
+        int status;
+        pid_t pid;
+
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                if (setgroups(group ? 1 : 0, &group) < 0 || setgid(NOBODY) < 0 || setuid(uid) < 0)
+                        _exit(3);
+                _exit(run_try(f->address, &t));
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#define MANAGER_TRY   .path = MANAGER, .interface = "org.tdpd1.Manager"
+#define NOT_PERMITTED ERR("NotPermitted")
+
+/* Any group that a Debian system has, and that nobody is in. */
+static gid_t test_group(void) {
+        struct group *g = getgrnam("games");
+
+        if (!g) {
+                print_message("there is no group \"games\"\n");
+                skip();
+        }
+        return g->gr_gid;
+}
+
+static void test_strangers(void **state) {
+        Reservation r;
+        Fixture *f;
+        pid_t vmm;
+
+        require_root();
+        f = fixture_start("[Access]\nGroup=games\n", NULL);
+        vmm = spawn_vmm(1, 0);
+        r = reserve(f, "db", MIB, 4096);
+        wait_job(f, r.job);
+
+        /* Reading is for all. */
+        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "ListVMs" });
+        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "ListNodes" });
+        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "ListJobs" });
+        /* Anything else is not, and a memfd least of all. */
+        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "Reserve", .name = "x", .error = NOT_PERMITTED });
+        try_as(f, NOBODY, 0,
+               (Try) { MANAGER_TRY, .member = "AttachPid", .name = "x", .pid = (uint32_t) vmm, .error = NOT_PERMITTED });
+        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "Release", .object = r.vm, .error = NOT_PERMITTED });
+        try_as(f, NOBODY, 0,
+               (Try) { .path = r.vm, .interface = "org.tdpd1.VM", .member = "Release", .error = NOT_PERMITTED });
+        try_as(f, NOBODY, 0,
+               (Try) { .path = r.vm, .interface = "org.tdpd1.VM", .member = "GetMemory", .error = NOT_PERMITTED });
+        assert_int_equal(count_vms(f), 1);
+
+        reap(vmm, SIGKILL);
+        fixture_stop(f);
+}
+
+static void test_members(void **state) {
+        gid_t group = test_group();
+        Reservation r;
+        Fixture *f;
+        pid_t roots, own;
+
+        require_root();
+        f = fixture_start("[Access]\nGroup=games\n", NULL);
+        roots = spawn_vmm(1, 0);
+        own = spawn_vmm(1, NOBODY);
+        r = reserve(f, "roots", MIB, 4096);
+        wait_job(f, r.job);
+
+        try_as(f, NOBODY, group, (Try) { MANAGER_TRY, .member = "Reserve", .name = "mine" });
+        wait_job(f, "/org/tdpd1/job/2");
+        try_as(f, NOBODY, group, (Try) { .path = "/org/tdpd1/vm/mine", .interface = "org.tdpd1.VM", .member = "GetMemory" });
+
+        /* What is root's, or another member's, stays so. */
+        try_as(f, NOBODY, group, (Try) { MANAGER_TRY, .member = "Release", .object = r.vm, .error = NOT_PERMITTED });
+        try_as(f, NOBODY, group,
+               (Try) { .path = r.vm, .interface = "org.tdpd1.VM", .member = "GetMemory", .error = NOT_PERMITTED });
+        try_as(f, SOMEBODY, group,
+               (Try) { MANAGER_TRY, .member = "Release", .object = "/org/tdpd1/vm/mine", .error = NOT_PERMITTED });
+        try_as(f, SOMEBODY, group,
+               (Try) { .path = "/org/tdpd1/vm/mine", .interface = "org.tdpd1.VM", .member = "GetMemory",
+                       .error = NOT_PERMITTED });
+        try_as(f, NOBODY, group,
+               (Try) { MANAGER_TRY, .member = "AttachPid", .name = "x", .pid = (uint32_t) roots, .error = NOT_PERMITTED });
+        try_as(f, SOMEBODY, group,
+               (Try) { MANAGER_TRY, .member = "AttachPid", .name = "x", .pid = (uint32_t) own, .error = NOT_PERMITTED });
+        /* Under the name of another user's VM it would join that VM. */
+        try_as(f, NOBODY, group,
+               (Try) { MANAGER_TRY, .member = "AttachPid", .name = "roots", .pid = (uint32_t) own, .error = NOT_PERMITTED });
+
+        try_as(f, NOBODY, group, (Try) { MANAGER_TRY, .member = "AttachPid", .name = "mine", .pid = (uint32_t) own });
+        try_as(f, NOBODY, group, (Try) { MANAGER_TRY, .member = "Release", .object = "/org/tdpd1/vm/mine" });
+        assert_int_equal(count_vms(f), 1);
+
+        reap(roots, SIGKILL);
+        reap(own, SIGKILL);
+        fixture_stop(f);
+}
+
+/* A group that is not there opens nothing. */
+static void test_no_group(void **state) {
+        Fixture *f;
+
+        require_root();
+        f = fixture_start("[Access]\nGroup=no-such-group\n", NULL);
+        try_as(f, NOBODY, test_group(), (Try) { MANAGER_TRY, .member = "Reserve", .name = "x", .error = NOT_PERMITTED });
+        /* Not even with gid 0, which a failed lookup could be taken for. */
+        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "Reserve", .name = "x", .error = NOT_PERMITTED });
+        fixture_stop(f);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_teardown(test_strangers, fixture_teardown),
+                cmocka_unit_test_teardown(test_members, fixture_teardown),
+                cmocka_unit_test_teardown(test_no_group, fixture_teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
