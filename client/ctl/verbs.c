@@ -59,14 +59,11 @@ const struct verb verbs[] = {
                         .run = verb_run,
                         .options = RESERVE_OPTIONS | BUILD_OPTIONS | OPT_BIT(OPT_NO_AUTO_SLOTS) |
                                    OPT_BIT(OPT_STATS_FILE),
-                        .notes = "Memory is reserved and populated, handed to QEMU (options are "
-                                 "added to its command line), the\n"
-                                 "mapping is built while the guest is stopped, and all is released when "
-                                 "QEMU ends. With --no-wait the\n"
-                                 "guest starts at once.\n"
-                                 "Exit code: QEMU's; 128+N if signal N ended it; 125 if tdpctl failed, "
-                                 "126 or 127 if QEMU could not\n"
-                                 "be executed or found.",
+                        .notes = "Memory is reserved and populated, handed to QEMU (options are added to\n"
+                                 "its command line), the mapping is built while the guest is stopped, and\n"
+                                 "all is released when QEMU ends. With --no-wait the guest starts at once.\n"
+                                 "Exit code: QEMU's; 128+N if signal N ended it; 125 if tdpctl or tdpd\n"
+                                 "failed, 126 or 127 if QEMU could not be executed or found.",
         },
         {
                         .name = "attach",

@@ -65,7 +65,7 @@ static int new_named_call(struct tdp_ctx *ctx, const char *member, const char *n
 
         r = sd_bus_message_append(*ret, "s", name);
         if (r < 0) /* not UTF-8 */
-                return ctx_fail(ctx, r, NULL, "%s: the name cannot be sent: %s", member, strerror(-r));
+                return ctx_fail(ctx, r, NULL, "%s: the name is not UTF-8, and cannot be sent", member);
         return 0;
 }
 

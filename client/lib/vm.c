@@ -162,7 +162,7 @@ TDP_EXPORT int tdp_get_vm(struct tdp_ctx *ctx, const char *name, struct tdp_vm *
 
         r = sd_bus_message_append(m, "s", name);
         if (r < 0)
-                return ctx_fail(ctx, r, NULL, "GetVM: the name cannot be sent: %s", strerror(-r));
+                return ctx_fail(ctx, r, NULL, "GetVM: the name is not UTF-8, and cannot be sent");
 
         return get_vm(ctx, m, "GetVM", name, ret_vm);
 }
