@@ -53,7 +53,7 @@ int charge_take(Charge *c, Accounts *a, uid_t uid, uint64_t vms, uint64_t bytes,
         acc->vms += vms;
         acc->bytes += bytes;
         acc->jobs += jobs;
-        *c = (Charge) { .account = acc, .vms = vms, .bytes = bytes, .jobs = jobs };
+        *c = (Charge){ .account = acc, .vms = vms, .bytes = bytes, .jobs = jobs };
         return 0;
 }
 
@@ -64,5 +64,5 @@ void charge_return(Charge *c) {
         c->account->bytes -= c->bytes;
         c->account->jobs -= c->jobs;
         account_unref(c->account);
-        *c = (Charge) {};
+        *c = (Charge){};
 }

@@ -36,21 +36,24 @@ static int open_handle(Manager *m, int vm_fd, bool auto_slots, int *ret, sd_bus_
 
         switch (fd) {
         case -EBUSY:
-                return sd_bus_error_setf(error, TDP_ERROR_BUSY,
-                                         "this VM has a handle already: it is attached under another name, or by another "
-                                         "program");
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_BUSY,
+                                "this VM has a handle already: it is attached under another name, or by another "
+                                "program");
         case -EOPNOTSUPP:
-                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
-                                         "KVM must not map this VM's memory by itself: it is confidential, or has private "
-                                         "memory");
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_UNSUPPORTED,
+                                "KVM must not map this VM's memory by itself: it is confidential, or has private "
+                                "memory");
         case -ESRCH:
                 return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_PROCESS, "the VM's VMM has gone");
         case -EINVAL:
-                return sd_bus_error_setf(error, TDP_ERROR_NOT_VMM, "the kernel does not take this descriptor for a VM");
+                return sd_bus_error_setf(error, TDP_ERROR_NOT_VMM,
+                                         "the kernel does not take this descriptor for a VM");
         default:
                 if (fd < 0)
-                        return sd_bus_error_setf(error, TDP_ERROR_FAILED, "%s refused the VM: %s", m->options.device,
-                                                 strerror(-fd));
+                        return sd_bus_error_setf(error, TDP_ERROR_FAILED, "%s refused the VM: %s",
+                                                 m->options.device, strerror(-fd));
                 *ret = fd;
                 return 0;
         }
@@ -77,17 +80,19 @@ static int check_device(Manager *m, sd_bus_error *error) {
         int r = handle_get_info(m->options.device, &info);
 
         if (r == -ENOENT)
-                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
-                                         "this kernel has no %s: install tdpd-kvm-modules and load its kvm.ko with "
-                                         "kvm-intel.ko or kvm-amd.ko, or attach with decision \"never\"",
-                                         m->options.device);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_UNSUPPORTED,
+                                "this kernel has no %s: install tdpd-kvm-modules and load its kvm.ko with "
+                                "kvm-intel.ko or kvm-amd.ko, or attach with decision \"never\"",
+                                m->options.device);
         if (r == -EPROTO)
-                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
-                                         "%s speaks another version than %i: tdpd and tdpd-kvm-modules must fit together",
-                                         m->options.device, KVM_GTDP_ABI_VERSION);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_UNSUPPORTED,
+                                "%s speaks another version than %i: tdpd and tdpd-kvm-modules must fit together",
+                                m->options.device, KVM_GTDP_ABI_VERSION);
         if (r < 0)
-                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED, "%s cannot be used: %s", m->options.device,
-                                         strerror(-r));
+                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED, "%s cannot be used: %s",
+                                         m->options.device, strerror(-r));
         return 0;
 }
 
@@ -182,8 +187,8 @@ static int start_job(VM *vm, uid_t uid, const VMOptions *o, Job **ret, sd_bus_er
         return r;
 }
 
-int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_taken, pid_t pid, int pidfd_taken,
-              const VMOptions *o, VM **ret, sd_bus_error *error) {
+int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_taken, pid_t pid,
+              int pidfd_taken, const VMOptions *o, VM **ret, sd_bus_error *error) {
         /* The VM's fd keeps the VM, and is not ours to keep: it goes at the end, whatever happens. */
         _cleanup_close_ int vm_fd = vm_fd_taken, pidfd = pidfd_taken;
         _cleanup_(attach_done) Attach a = { .handle = -1 };

@@ -11,8 +11,9 @@ static void unrefp(sd_bus_message **m) {
 }
 
 static int refuse(sd_bus_error *error) {
-        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED,
-                                 "the bus does not say who you are, so this is refused: check the bus daemon");
+        return sd_bus_error_setf(
+                        error, TDP_ERROR_NOT_PERMITTED,
+                        "the bus does not say who you are, so this is refused: check the bus daemon");
 }
 
 static int has_gid(sd_bus_message *m, gid_t gid, bool *ret) {
@@ -79,8 +80,9 @@ int auth_get_caller(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_err
         if (!sender)
                 return refuse(error);
         /* The groups in this answer are those of the socket when it was connected (SO_PEERGROUPS). */
-        r = sd_bus_call_method(m->bus, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus",
-                               "GetConnectionCredentials", NULL, &reply, "s", sender);
+        r = sd_bus_call_method(m->bus, "org.freedesktop.DBus", "/org/freedesktop/DBus",
+                               "org.freedesktop.DBus", "GetConnectionCredentials", NULL, &reply, "s",
+                               sender);
         if (r < 0)
                 return refuse(error);
         r = read_credentials(m, reply, ret);
@@ -92,10 +94,11 @@ int auth_get_caller(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_err
 int auth_may_create(Manager *m, const Caller *c, sd_bus_error *error) {
         if (c->uid == 0 || c->is_member)
                 return 0;
-        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED,
-                                 "user %u may not do this: only root and group \"%s\" may; join the group, and log in "
-                                 "again",
-                                 c->uid, m->config.group);
+        return sd_bus_error_setf(
+                        error, TDP_ERROR_NOT_PERMITTED,
+                        "user %u may not do this: only root and group \"%s\" may; join the group, and log in "
+                        "again",
+                        c->uid, m->config.group);
 }
 
 int auth_may_change(Manager *m, const Caller *c, const VM *vm, sd_bus_error *error) {
@@ -106,15 +109,17 @@ int auth_may_change(Manager *m, const Caller *c, const VM *vm, sd_bus_error *err
                 return r;
         if (c->uid == 0 || c->uid == vm->uid)
                 return 0;
-        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED,
-                                 "VM \"%s\" belongs to user %u and you are user %u: only its owner and root may do this",
-                                 vm->name, vm->uid, c->uid);
+        return sd_bus_error_setf(
+                        error, TDP_ERROR_NOT_PERMITTED,
+                        "VM \"%s\" belongs to user %u and you are user %u: only its owner and root may do this",
+                        vm->name, vm->uid, c->uid);
 }
 
 int auth_may_take(const Caller *c, pid_t pid, uid_t uid, sd_bus_error *error) {
         if (c->uid == 0 || c->uid == uid)
                 return 0;
-        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED,
-                                 "process %i belongs to user %u and you are user %u: only its owner and root may do this",
-                                 (int) pid, uid, c->uid);
+        return sd_bus_error_setf(
+                        error, TDP_ERROR_NOT_PERMITTED,
+                        "process %i belongs to user %u and you are user %u: only its owner and root may do this",
+                        (int) pid, uid, c->uid);
 }

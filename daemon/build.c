@@ -7,11 +7,12 @@
 #include "bus-error.h"
 #include "handle.h"
 
-/* One call for each: long enough to be cheap, short enough for progress that moves and threads that share. */
+/* One call for each: long enough to be cheap, short enough for progress that moves and threads that share.
+ */
 #define PIECE_BYTES MIB(64)
 
-/* EAGAIN means that a slot or a mapping changed meanwhile.  A VMM in its firmware phase does that for a while,
- * one that never stops must not keep us: 2 s at most without any progress. */
+/* EAGAIN means that a slot or a mapping changed meanwhile.  A VMM in its firmware phase does that for a
+ * while, one that never stops must not keep us: 2 s at most without any progress. */
 #define AGAIN_TRIES 1000U
 #define AGAIN_USEC  2000U
 
@@ -74,8 +75,8 @@ static int build_step(Worker *w, size_t lane, size_t index, void *userdata) {
                         usleep(AGAIN_USEC);
                         continue;
                 case -ENOENT:
-                        /* The slot has gone since we listed it.  If it comes back, the kernel builds it when it
-                         * is committed. */
+                        /* The slot has gone since we listed it.  If it comes back, the kernel builds it when
+                         * it is committed. */
                         worker_add_progress(w, p->size);
                         return 0;
                 default:
@@ -107,7 +108,7 @@ static int cut(Build *b, const struct kvm_gtdp_slot *slots, size_t n_slots) {
                                 uint64_t next = MIN_OF(end, gpa - gpa % unit + unit);
 
                                 if (pass == 1)
-                                        b->pieces[n] = (Piece) { .gpa = gpa, .size = next - gpa };
+                                        b->pieces[n] = (Piece){ .gpa = gpa, .size = next - gpa };
                                 n++;
                                 gpa = next;
                         }

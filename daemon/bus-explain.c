@@ -10,7 +10,8 @@
 #include "name.h"
 #include "options.h"
 
-static int append_plan(sd_bus_message *reply, const VMOptions *o, const Placement *p, const PolicyOutput *out) {
+static int append_plan(sd_bus_message *reply, const VMOptions *o, const Placement *p,
+                       const PolicyOutput *out) {
         _cleanup_free_ char *nodes = NULL;
         IdSet set = {};
         int r;
@@ -24,10 +25,10 @@ static int append_plan(sd_bus_message *reply, const VMOptions *o, const Placemen
         r = sd_bus_message_open_container(reply, 'a', "{sv}");
         if (r < 0)
                 return r;
-        r = sd_bus_message_append(reply, "{sv}{sv}{sv}{sv}{sv}{sv}{sv}", "bytes", "t", o->bytes, "page-size", "t",
-                                  p->page_size, "nodes", "s", nodes, "leaves", "t", out->leaves, "saved-usec", "t",
-                                  out->saved_usec, "build-usec", "t", out->build_usec, "pinned-bytes", "t",
-                                  out->pinned_bytes);
+        r = sd_bus_message_append(reply, "{sv}{sv}{sv}{sv}{sv}{sv}{sv}", "bytes", "t", o->bytes, "page-size",
+                                  "t", p->page_size, "nodes", "s", nodes, "leaves", "t", out->leaves,
+                                  "saved-usec", "t", out->saved_usec, "build-usec", "t", out->build_usec,
+                                  "pinned-bytes", "t", out->pinned_bytes);
         if (r < 0)
                 return r;
 
@@ -53,7 +54,8 @@ static int append_reasons(sd_bus_message *reply, const PolicyOutput *out, const 
                 const PolicyReason *reason = &out->reasons[i];
 
                 r = sd_bus_message_append(reply, "(ss)", reason->word,
-                                          no_pages && streq(reason->word, "no-pages") ? no_pages : reason->text);
+                                          no_pages && streq(reason->word, "no-pages") ? no_pages
+                                                                                      : reason->text);
         }
         return r < 0 ? r : sd_bus_message_close_container(reply);
 }
@@ -77,7 +79,7 @@ int bus_method_explain(sd_bus_message *message, void *userdata, sd_bus_error *er
                 return r;
         if (o.name && !vm_name_is_valid(o.name))
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID, "name \"%.80s\" is not plain", o.name);
-        request = (PlacementRequest) {
+        request = (PlacementRequest){
                 .bytes = o.bytes,
                 .page_size = o.page_size,
                 .has_nodes = o.has_nodes,
@@ -135,7 +137,9 @@ static int append_kernel_info(sd_bus_message *reply, const struct kvm_gtdp_info 
         r = sd_bus_message_append(reply, "{sv}{sv}{sv}{sv}{sv}", "device", "b", true, "mode", "s",
                                   handle_mode_to_string(info->mode), "abi-version", "u", info->abi_version,
                                   "root-level", "u", info->root_level, "max-leaf", "t",
-                                  info->max_leaf_level < ELEMENTSOF(leaf_sizes) ? leaf_sizes[info->max_leaf_level] : 0);
+                                  info->max_leaf_level < ELEMENTSOF(leaf_sizes)
+                                                  ? leaf_sizes[info->max_leaf_level]
+                                                  : 0);
         if (r < 0)
                 return r;
         r = sd_bus_message_open_container(reply, 'e', "sv");
@@ -150,8 +154,8 @@ static int append_kernel_info(sd_bus_message *reply, const struct kvm_gtdp_info 
         return r < 0 ? r : sd_bus_message_close_container(reply);
 }
 
-int bus_get_kernel(sd_bus *bus, const char *path, const char *interface, const char *property, sd_bus_message *reply,
-                   void *userdata, sd_bus_error *error) {
+int bus_get_kernel(sd_bus *bus, const char *path, const char *interface, const char *property,
+                   sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         Manager *m = userdata;
         struct kvm_gtdp_info info;
         int r, k;
@@ -161,10 +165,12 @@ int bus_get_kernel(sd_bus *bus, const char *path, const char *interface, const c
         if (r < 0)
                 return r;
         if (k < 0)
-                r = sd_bus_message_append(reply, "{sv}{sv}{sv}", "device", "b", false, "mode", "s", "none", "error", "s",
-                                          k == -ENOENT  ? "no device: load the kvm modules of tdpd-kvm-modules"
-                                          : k == -EPROTO ? "the device speaks another version than this tdpd"
-                                                         : strerror(-k));
+                r = sd_bus_message_append(
+                                reply, "{sv}{sv}{sv}", "device", "b", false, "mode", "s", "none", "error",
+                                "s",
+                                k == -ENOENT   ? "no device: load the kvm modules of tdpd-kvm-modules"
+                                : k == -EPROTO ? "the device speaks another version than this tdpd"
+                                               : strerror(-k));
         else
                 r = append_kernel_info(reply, &info);
         if (r < 0)

@@ -43,15 +43,15 @@ static int get_string(sd_bus *bus, const char *path, const char *interface, cons
         return sd_bus_message_append(reply, "s", s);
 }
 
-static int get_vm(sd_bus *bus, const char *path, const char *interface, const char *property, sd_bus_message *reply,
-                  void *userdata, sd_bus_error *error) {
+static int get_vm(sd_bus *bus, const char *path, const char *interface, const char *property,
+                  sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         Job *j = userdata;
 
         return sd_bus_message_append(reply, "o", j->vm->path);
 }
 
-static int get_done(sd_bus *bus, const char *path, const char *interface, const char *property, sd_bus_message *reply,
-                    void *userdata, sd_bus_error *error) {
+static int get_done(sd_bus *bus, const char *path, const char *interface, const char *property,
+                    sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         return sd_bus_message_append(reply, "t", job_progress(userdata));
 }
 
@@ -70,7 +70,8 @@ static int find(sd_bus *bus, const char *path, const char *interface, void *user
         return 1;
 }
 
-static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***ret_nodes, sd_bus_error *error) {
+static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***ret_nodes,
+                     sd_bus_error *error) {
         Manager *m = userdata;
         size_t n = 0;
         char **nodes;
@@ -81,7 +82,7 @@ static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***re
         if (!nodes)
                 return -ENOMEM;
         n = 0;
-        DL_FOREACH(m->jobs, j) {
+        DL_FOREACH (m->jobs, j) {
                 nodes[n] = strdup(j->path);
                 if (!nodes[n++]) {
                         while (n-- > 0)
@@ -102,14 +103,16 @@ static void check(int r, const char *what) {
 
 void bus_job_added(Job *j) {
         check(sd_bus_emit_object_added(j->manager->bus, j->path), "InterfacesAdded");
-        check(sd_bus_emit_signal(j->manager->bus, "/org/tdpd1", "org.tdpd1.Manager", "JobNew", "uo", j->id, j->path),
+        check(sd_bus_emit_signal(j->manager->bus, "/org/tdpd1", "org.tdpd1.Manager", "JobNew", "uo", j->id,
+                                 j->path),
               "JobNew");
 }
 
 void bus_job_removed(Job *j, const char *result) {
         check(sd_bus_emit_object_removed(j->manager->bus, j->path), "InterfacesRemoved");
-        check(sd_bus_emit_signal(j->manager->bus, "/org/tdpd1", "org.tdpd1.Manager", "JobRemoved", "uosss", j->id,
-                                 j->path, result, j->failed ? j->error.name : "", j->failed ? j->error.message : ""),
+        check(sd_bus_emit_signal(j->manager->bus, "/org/tdpd1", "org.tdpd1.Manager", "JobRemoved", "uosss",
+                                 j->id, j->path, result, j->failed ? j->error.name : "",
+                                 j->failed ? j->error.message : ""),
               "JobRemoved");
 }
 

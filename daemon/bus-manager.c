@@ -62,7 +62,8 @@ static int find_joined(Manager *m, const Caller *caller, const char *name, VM **
                 return r;
         if (vm->state == VM_RESERVED)
                 return sd_bus_error_setf(error, TDP_ERROR_BUSY,
-                                         "VM \"%s\" is still being populated: wait for the end of its job", name);
+                                         "VM \"%s\" is still being populated: wait for the end of its job",
+                                         name);
         *ret = vm;
         return 0;
 }
@@ -78,10 +79,11 @@ static int open_process(const Caller *caller, pid_t pid, int *ret_pidfd, sd_bus_
         /* What was read is about the process behind pidfd only if that one still runs. */
         if (r == -ESRCH || (r >= 0 && !process_is_alive(pidfd)))
                 return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_PROCESS,
-                                         "process %i is not there: check the pid of the running VMM", (int) pid);
+                                         "process %i is not there: check the pid of the running VMM",
+                                         (int) pid);
         if (r < 0)
-                return sd_bus_error_setf(error, TDP_ERROR_FAILED, "process %i cannot be looked at: %s", (int) pid,
-                                         strerror(-r));
+                return sd_bus_error_setf(error, TDP_ERROR_FAILED, "process %i cannot be looked at: %s",
+                                         (int) pid, strerror(-r));
         r = auth_may_take(caller, pid, uid, error);
         if (r < 0)
                 return r;
@@ -92,8 +94,8 @@ static int open_process(const Caller *caller, pid_t pid, int *ret_pidfd, sd_bus_
 static int check_pid(uint32_t pid, sd_bus_error *error) {
         if (pid > 0 && pid <= INT32_MAX)
                 return 0;
-        return sd_bus_error_setf(error, TDP_ERROR_INVALID, "pid %" PRIu32 " is none: give the pid of the running VMM",
-                                 pid);
+        return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                 "pid %" PRIu32 " is none: give the pid of the running VMM", pid);
 }
 
 static int reply_attached(sd_bus_message *message, VM *vm) {
@@ -141,7 +143,8 @@ static int method_attach(sd_bus_message *message, void *userdata, sd_bus_error *
         vm_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
         if (vm_fd < 0)
                 return -errno;
-        r = vm_attach(m, joined, caller.uid, name, TAKE_FD(vm_fd), (pid_t) pid, TAKE_FD(pidfd), &options, &vm, error);
+        r = vm_attach(m, joined, caller.uid, name, TAKE_FD(vm_fd), (pid_t) pid, TAKE_FD(pidfd), &options,
+                      &vm, error);
         if (r < 0)
                 return r;
         return reply_attached(message, vm);
@@ -182,7 +185,8 @@ static int method_attach_pid(sd_bus_message *message, void *userdata, sd_bus_err
         if (r < 0)
                 return r;
 
-        r = vm_attach(m, joined, caller.uid, name, TAKE_FD(vm_fd), (pid_t) pid, TAKE_FD(pidfd), &options, &vm, error);
+        r = vm_attach(m, joined, caller.uid, name, TAKE_FD(vm_fd), (pid_t) pid, TAKE_FD(pidfd), &options,
+                      &vm, error);
         if (r < 0)
                 return r;
         return reply_attached(message, vm);
@@ -200,10 +204,10 @@ static int method_list_vms(sd_bus_message *message, void *userdata, sd_bus_error
         r = sd_bus_message_open_container(reply, 'a', "(ssout)");
         if (r < 0)
                 return r;
-        HASH_ITER(hh, m->vms, vm, tmp) {
+        HASH_ITER (hh, m->vms, vm, tmp) {
                 (void) vm_stats(vm); /* "built" only if it is still true */
-                r = sd_bus_message_append(reply, "(ssout)", vm->name, vm_state_to_string(vm->state), vm->path,
-                                          (uint32_t) vm->pid, vm->bytes);
+                r = sd_bus_message_append(reply, "(ssout)", vm->name, vm_state_to_string(vm->state),
+                                          vm->path, (uint32_t) vm->pid, vm->bytes);
                 if (r < 0)
                         return r;
         }
@@ -225,7 +229,7 @@ static int method_list_jobs(sd_bus_message *message, void *userdata, sd_bus_erro
         r = sd_bus_message_open_container(reply, 'a', "(uosso)");
         if (r < 0)
                 return r;
-        DL_FOREACH(m->jobs, j) {
+        DL_FOREACH (m->jobs, j) {
                 r = sd_bus_message_append(reply, "(uosso)", j->id, j->path, job_type_to_string(j->type),
                                           job_state_to_string(j), j->vm->path);
                 if (r < 0)
@@ -279,7 +283,9 @@ static int method_get_vm_by_pid(sd_bus_message *message, void *userdata, sd_bus_
         vm = vm_find_by_pid(userdata, (pid_t) pid);
         if (!vm)
                 return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_VM,
-                                         "no VM is attached to process %" PRIu32 ": ListVMs has those that there are", pid);
+                                         "no VM is attached to process %" PRIu32
+                                         ": ListVMs has those that there are",
+                                         pid);
         return sd_bus_reply_method_return(message, "o", vm->path);
 }
 
@@ -318,24 +324,26 @@ static int get_policy(sd_bus *bus, const char *path, const char *interface, cons
 static const sd_bus_vtable vtable[] = {
         SD_BUS_VTABLE_START(0),
         SD_BUS_METHOD_WITH_ARGS("Reserve", SD_BUS_ARGS("s", name, "t", bytes, "a{sv}", options),
-                                SD_BUS_RESULT("o", vm, "o", job), method_reserve, SD_BUS_VTABLE_UNPRIVILEGED),
+                                SD_BUS_RESULT("o", vm, "o", job), method_reserve,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Attach", SD_BUS_ARGS("s", name, "h", vm_fd, "u", pid, "a{sv}", options),
                                 SD_BUS_RESULT("o", vm, "o", job), method_attach, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("AttachPid", SD_BUS_ARGS("s", name, "u", pid, "a{sv}", options),
-                                SD_BUS_RESULT("o", vm, "o", job), method_attach_pid, SD_BUS_VTABLE_UNPRIVILEGED),
-        SD_BUS_METHOD_WITH_ARGS("Explain", SD_BUS_ARGS("a{sv}", request),
-                                SD_BUS_RESULT("s", decision, "a(ss)", reasons, "a{sv}", plan), bus_method_explain,
+                                SD_BUS_RESULT("o", vm, "o", job), method_attach_pid,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Explain", SD_BUS_ARGS("a{sv}", request),
+                                SD_BUS_RESULT("s", decision, "a(ss)", reasons, "a{sv}", plan),
+                                bus_method_explain, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("ListVMs", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(ssout)", vms), method_list_vms,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("GetVM", SD_BUS_ARGS("s", name), SD_BUS_RESULT("o", vm), method_get_vm,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
-        SD_BUS_METHOD_WITH_ARGS("GetVMByPid", SD_BUS_ARGS("u", pid), SD_BUS_RESULT("o", vm), method_get_vm_by_pid,
-                                SD_BUS_VTABLE_UNPRIVILEGED),
-        SD_BUS_METHOD_WITH_ARGS("ListNodes", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(uo)", nodes), method_list_nodes,
-                                SD_BUS_VTABLE_UNPRIVILEGED),
-        SD_BUS_METHOD_WITH_ARGS("ListJobs", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(uosso)", jobs), method_list_jobs,
-                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("GetVMByPid", SD_BUS_ARGS("u", pid), SD_BUS_RESULT("o", vm),
+                                method_get_vm_by_pid, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("ListNodes", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(uo)", nodes),
+                                method_list_nodes, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("ListJobs", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(uosso)", jobs),
+                                method_list_jobs, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Release", SD_BUS_ARGS("o", vm), SD_BUS_NO_RESULT, method_release,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_PROPERTY("Version", "s", get_version, 0, SD_BUS_VTABLE_PROPERTY_CONST),
@@ -345,8 +353,9 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_SIGNAL_WITH_ARGS("VMAdded", SD_BUS_ARGS("s", name, "o", vm), 0),
         SD_BUS_SIGNAL_WITH_ARGS("VMRemoved", SD_BUS_ARGS("s", name, "o", vm), 0),
         SD_BUS_SIGNAL_WITH_ARGS("JobNew", SD_BUS_ARGS("u", id, "o", job), 0),
-        SD_BUS_SIGNAL_WITH_ARGS("JobRemoved",
-                                SD_BUS_ARGS("u", id, "o", job, "s", result, "s", error_name, "s", error_message), 0),
+        SD_BUS_SIGNAL_WITH_ARGS(
+                        "JobRemoved",
+                        SD_BUS_ARGS("u", id, "o", job, "s", result, "s", error_name, "s", error_message), 0),
         SD_BUS_VTABLE_END,
 };
 

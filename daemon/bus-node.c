@@ -22,15 +22,15 @@ static int load(BusNode *n, NodeTable **ret_table, const Node **ret, sd_bus_erro
         return *ret ? 0 : -ENODEV; /* gone offline since the lookup */
 }
 
-static int get_id(sd_bus *bus, const char *path, const char *interface, const char *property, sd_bus_message *reply,
-                  void *userdata, sd_bus_error *error) {
+static int get_id(sd_bus *bus, const char *path, const char *interface, const char *property,
+                  sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         BusNode *n = userdata;
 
         return sd_bus_message_append(reply, "u", n->id);
 }
 
-static int get_cpus(sd_bus *bus, const char *path, const char *interface, const char *property, sd_bus_message *reply,
-                    void *userdata, sd_bus_error *error) {
+static int get_cpus(sd_bus *bus, const char *path, const char *interface, const char *property,
+                    sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         _cleanup_(node_table_freep) NodeTable *t = NULL;
         _cleanup_free_ char *cpus = NULL;
         const Node *n;
@@ -83,8 +83,8 @@ static int get_pools(sd_bus *bus, const char *path, const char *interface, const
                 for (size_t k = 0; k < n_claims; k++)
                         if (claims[k].node == n->id && claims[k].page_size == p->page_size)
                                 leased += claims[k].bytes / p->page_size;
-                r = sd_bus_message_append(reply, "(tttttt)", p->page_size, p->total, p->free, p->reserved, p->surplus,
-                                          leased);
+                r = sd_bus_message_append(reply, "(tttttt)", p->page_size, p->total, p->free, p->reserved,
+                                          p->surplus, leased);
                 if (r < 0)
                         return r;
         }
@@ -108,7 +108,8 @@ static int find(sd_bus *bus, const char *path, const char *interface, void *user
         return 1;
 }
 
-static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***ret_nodes, sd_bus_error *error) {
+static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***ret_nodes,
+                     sd_bus_error *error) {
         _cleanup_(node_table_freep) NodeTable *t = NULL;
         char **nodes;
         int r;
@@ -168,7 +169,7 @@ int bus_node_register(Manager *m) {
         if (!m->bus_nodes)
                 return -ENOMEM;
         for (unsigned i = 0; i < NODE_ID_MAX; i++)
-                m->bus_nodes[i] = (BusNode) { .manager = m, .id = i };
+                m->bus_nodes[i] = (BusNode){ .manager = m, .id = i };
 
         r = sd_bus_add_fallback_vtable(m->bus, NULL, NODE_PREFIX, "org.tdpd1.Node", vtable, find, m);
         if (r < 0)

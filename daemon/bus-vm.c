@@ -31,8 +31,10 @@ static int method_get_memory(sd_bus_message *message, void *userdata, sd_bus_err
         if (r < 0)
                 return r;
         if (!vm->memory)
-                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
-                                         "VM \"%s\" brought its own memory: only reserved VMs have some of ours", vm->name);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_UNSUPPORTED,
+                                "VM \"%s\" brought its own memory: only reserved VMs have some of ours",
+                                vm->name);
         /* A descriptor before its pages are there would be a promise, and a promise can end in SIGBUS. */
         if (vm->state == VM_RESERVED || vm->releasing)
                 return sd_bus_error_setf(error, TDP_ERROR_BUSY, "VM \"%s\" is %s: %s", vm->name,
@@ -75,16 +77,19 @@ static int method_build(sd_bus_message *message, void *userdata, sd_bus_error *e
 
         /* Whoever calls this has decided. */
         if (options.has_decision && options.decision == DECISION_NEVER)
-                return sd_bus_error_setf(error, TDP_ERROR_INVALID, "a build with decision \"never\" makes no sense");
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "a build with decision \"never\" makes no sense");
         if (vm_state_next(vm->state, VM_EVENT_BUILD_START) < 0)
-                return sd_bus_error_setf(error, TDP_ERROR_BUSY,
-                                         "VM \"%s\" is %s: it can be built when it is attached, built or healing", vm->name,
-                                         vm_state_to_string(vm->state));
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_BUSY,
+                                "VM \"%s\" is %s: it can be built when it is attached, built or healing",
+                                vm->name, vm_state_to_string(vm->state));
         if (vm->handle < 0)
-                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
-                                         "VM \"%s\" was attached without %s: load the modules of tdpd-kvm-modules, "
-                                         "release the VM and attach it again",
-                                         vm->name, vm->manager->options.device);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_UNSUPPORTED,
+                                "VM \"%s\" was attached without %s: load the modules of tdpd-kvm-modules, "
+                                "release the VM and attach it again",
+                                vm->name, vm->manager->options.device);
 
         r = vm_start_build(vm, caller.uid, JOB_BUILD, options.max_level, &j, error);
         if (r < 0)
@@ -147,7 +152,8 @@ static int get_reasons(sd_bus *bus, const char *path, const char *interface, con
         if (r < 0)
                 return r;
         for (size_t i = 0; i < vm->policy.n_reasons; i++) {
-                r = sd_bus_message_append(reply, "(ss)", vm->policy.reasons[i].word, vm->policy.reasons[i].text);
+                r = sd_bus_message_append(reply, "(ss)", vm->policy.reasons[i].word,
+                                          vm->policy.reasons[i].text);
                 if (r < 0)
                         return r;
         }
@@ -168,7 +174,8 @@ static int find(sd_bus *bus, const char *path, const char *interface, void *user
         return *ret_found != NULL;
 }
 
-static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***ret_nodes, sd_bus_error *error) {
+static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***ret_nodes,
+                     sd_bus_error *error) {
         Manager *m = userdata;
         VM *vm, *tmp;
         size_t n = 0;
@@ -177,7 +184,7 @@ static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***re
         nodes = calloc(HASH_COUNT(m->vms) + 1, sizeof(char *));
         if (!nodes)
                 return -ENOMEM;
-        HASH_ITER(hh, m->vms, vm, tmp) {
+        HASH_ITER (hh, m->vms, vm, tmp) {
                 nodes[n] = strdup(vm->path);
                 if (!nodes[n++]) {
                         while (n-- > 0)
@@ -199,14 +206,17 @@ void bus_vm_added(VM *vm) {
         sd_bus *bus = vm->manager->bus;
 
         check(sd_bus_emit_object_added(bus, vm->path), "InterfacesAdded");
-        check(sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "VMAdded", "so", vm->name, vm->path), "VMAdded");
+        check(sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "VMAdded", "so", vm->name,
+                                 vm->path),
+              "VMAdded");
 }
 
 void bus_vm_removed(VM *vm) {
         sd_bus *bus = vm->manager->bus;
 
         check(sd_bus_emit_object_removed(bus, vm->path), "InterfacesRemoved");
-        check(sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "VMRemoved", "so", vm->name, vm->path),
+        check(sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "VMRemoved", "so", vm->name,
+                                 vm->path),
               "VMRemoved");
 }
 
@@ -220,10 +230,10 @@ void bus_vm_changed(VM *vm, const char *property) {
 
 static const sd_bus_vtable vtable[] = {
         SD_BUS_VTABLE_START(0),
-        SD_BUS_METHOD_WITH_ARGS("GetMemory", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(stuh)", parts), method_get_memory,
-                                SD_BUS_VTABLE_UNPRIVILEGED),
-        SD_BUS_METHOD_WITH_ARGS("Build", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("o", job), method_build,
-                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("GetMemory", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(stuh)", parts),
+                                method_get_memory, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Build", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("o", job),
+                                method_build, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD("Release", "", "", method_release, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_PROPERTY("Name", "s", NULL, offsetof(VM, name), CONST),
         SD_BUS_PROPERTY("State", "s", get_state, 0, CHANGES),

@@ -75,7 +75,7 @@ static int parse_size(const ConfigItem *item, const char *value, void *target) {
                 return -ENOMEM;
         if (streq(digits, "infinity"))
                 return -EINVAL;
-        r = parse_number(&(ConfigItem) { .max = UINT64_MAX }, digits, &v);
+        r = parse_number(&(ConfigItem){ .max = UINT64_MAX }, digits, &v);
         if (r < 0)
                 return r;
         if (__builtin_mul_overflow(v, UINT64_C(1) << (10 * (suffix - suffixes + 1)), &v) || v < item->min ||
@@ -112,7 +112,7 @@ static void *item_target(const ConfigItem *i, Config *c) {
 int config_init(Config *c) {
         int r;
 
-        *c = (Config) {};
+        *c = (Config){};
         for (size_t i = 0; i < ELEMENTSOF(items); i++) {
                 r = items[i].parse(&items[i], items[i].value, item_target(&items[i], c));
                 if (r < 0)
@@ -123,7 +123,7 @@ int config_init(Config *c) {
 
 void config_done(Config *c) {
         free(c->group);
-        *c = (Config) {};
+        *c = (Config){};
 }
 
 typedef struct ConfigLoad {
@@ -147,11 +147,12 @@ static int on_entry(void *userdata, const char *section, const char *key, const 
                 if (r == -ENOMEM)
                         return 0;
                 if (r == -ERANGE)
-                        log_warning("%s: [%s] %s=%s is out of range (%" PRIu64 " to %" PRIu64 "), ignoring it",
+                        log_warning("%s: [%s] %s=%s is out of range (%" PRIu64 " to %" PRIu64
+                                    "), ignoring it",
                                     load->path, section, key, value, item->min, item->max);
                 else if (r < 0)
-                        log_warning("%s: [%s] %s=%s does not make sense, ignoring it. %s", load->path, section,
-                                    key, value, item->doc);
+                        log_warning("%s: [%s] %s=%s does not make sense, ignoring it. %s", load->path,
+                                    section, key, value, item->doc);
                 return 1;
         }
 

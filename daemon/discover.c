@@ -48,9 +48,10 @@ static int gone(pid_t pid, sd_bus_error *error) {
 }
 
 static int not_permitted(pid_t pid, int r, sd_bus_error *error) {
-        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED,
-                                 "the descriptors of process %i cannot be had (%s): tdpd needs CAP_SYS_PTRACE", (int) pid,
-                                 strerror(-r));
+        return sd_bus_error_setf(
+                        error, TDP_ERROR_NOT_PERMITTED,
+                        "the descriptors of process %i cannot be had (%s): tdpd needs CAP_SYS_PTRACE",
+                        (int) pid, strerror(-r));
 }
 
 int discover_vm_fd(pid_t pid, int pidfd, int *ret_fd, sd_bus_error *error) {
@@ -85,10 +86,11 @@ int discover_vm_fd(pid_t pid, int pidfd, int *ret_fd, sd_bus_error *error) {
                 if (discover_fd_is_vm(fd) <= 0 || (found >= 0 && same_file(found, fd)))
                         continue;
                 if (found >= 0)
-                        return sd_bus_error_setf(error, TDP_ERROR_SEVERAL_VMS,
-                                                 "process %i has several VMs: pass the fd of the one you mean with "
-                                                 "Attach instead",
-                                                 (int) pid);
+                        return sd_bus_error_setf(
+                                        error, TDP_ERROR_SEVERAL_VMS,
+                                        "process %i has several VMs: pass the fd of the one you mean with "
+                                        "Attach instead",
+                                        (int) pid);
                 found = TAKE_FD(fd);
         }
 
@@ -96,10 +98,11 @@ int discover_vm_fd(pid_t pid, int pidfd, int *ret_fd, sd_bus_error *error) {
         if (!process_is_alive(pidfd))
                 return gone(pid, error);
         if (found < 0)
-                return sd_bus_error_setf(error, TDP_ERROR_NOT_VMM,
-                                         "process %i has no KVM VM: give the pid of the VMM itself, once it has made "
-                                         "its VM",
-                                         (int) pid);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_NOT_VMM,
+                                "process %i has no KVM VM: give the pid of the VMM itself, once it has made "
+                                "its VM",
+                                (int) pid);
 
         *ret_fd = TAKE_FD(found);
         return 0;

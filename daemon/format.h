@@ -23,4 +23,4 @@ static inline const char *format_bytes_to(char buf[static FORMAT_BYTES_MAX], uin
 }
 
 /* Good until the end of the statement's block. */
-#define format_bytes(n) format_bytes_to((char[FORMAT_BYTES_MAX]) {}, n)
+#define format_bytes(n) format_bytes_to((char[FORMAT_BYTES_MAX]){}, n)

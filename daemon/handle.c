@@ -6,9 +6,9 @@
 #include <sys/ioctl.h>
 
 static const char *const hole_reasons[KVM_GTDP_HOLE_REASONS] = {
-        [KVM_GTDP_HOLE_NOTIFIER] = "notifier", [KVM_GTDP_HOLE_SLOT] = "slot",
+        [KVM_GTDP_HOLE_NOTIFIER] = "notifier",   [KVM_GTDP_HOLE_SLOT] = "slot",
         [KVM_GTDP_HOLE_DIRTY_LOG] = "dirty-log", [KVM_GTDP_HOLE_NX_HUGE] = "nx-huge",
-        [KVM_GTDP_HOLE_REQUEST] = "request", [KVM_GTDP_HOLE_OTHER] = "other",
+        [KVM_GTDP_HOLE_REQUEST] = "request",     [KVM_GTDP_HOLE_OTHER] = "other",
 };
 
 static const char *const feature_names[] = {

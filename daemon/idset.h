@@ -43,4 +43,5 @@ static inline int idset_next(const IdSet *set, unsigned from) {
         return -1;
 }
 
-#define IDSET_FOREACH(id, set) for (int id = idset_next(set, 0); id >= 0; id = idset_next(set, (unsigned) id + 1))
+#define IDSET_FOREACH(id, set)                                                                              \
+        for (int id = idset_next(set, 0); id >= 0; id = idset_next(set, (unsigned) id + 1))

@@ -43,7 +43,8 @@ int job_new(VM *vm, uid_t uid, JobType type, Job **ret, sd_bus_error *error) {
 
         if (vm->job)
                 return sd_bus_error_setf(error, TDP_ERROR_BUSY,
-                                         "VM \"%s\" has job %" PRIu32 " (%s) running: wait for its end, or cancel it",
+                                         "VM \"%s\" has job %" PRIu32
+                                         " (%s) running: wait for its end, or cancel it",
                                          vm->name, vm->job->id, job_type_to_string(vm->job->type));
 
         j = calloc(1, sizeof(*j));
@@ -90,7 +91,7 @@ Job *job_free(Job *j) {
 Job *job_find(Manager *m, uint32_t id) {
         Job *j;
 
-        DL_FOREACH(m->jobs, j)
+        DL_FOREACH (m->jobs, j)
                 if (j->id == id)
                         return j;
         return NULL;
@@ -143,7 +144,8 @@ void job_fail(Job *j, const sd_bus_error *e) {
         j->failed = true;
         sd_bus_error_free(&j->error);
         if (sd_bus_error_copy(&j->error, e) == 0 || !sd_bus_error_is_set(&j->error))
-                (void) sd_bus_error_set_const(&j->error, TDP_ERROR_FAILED, "no memory for the daemon itself");
+                (void) sd_bus_error_set_const(&j->error, TDP_ERROR_FAILED,
+                                              "no memory for the daemon itself");
 }
 
 void job_end(Job *j) {
@@ -152,8 +154,8 @@ void job_end(Job *j) {
         if (j->failed)
                 result = streq(j->error.name, TDP_ERROR_CANCELED) ? "canceled" : "failed";
 
-        log_info("Job %" PRIu32 " (%s) of VM %s: %s%s%s", j->id, job_type_to_string(j->type), j->vm->name, result,
-                 j->failed ? ": " : "", j->failed ? j->error.message : "");
+        log_info("Job %" PRIu32 " (%s) of VM %s: %s%s%s", j->id, job_type_to_string(j->type), j->vm->name,
+                 result, j->failed ? ": " : "", j->failed ? j->error.message : "");
         bus_job_removed(j, result);
         job_free(j);
 }

@@ -38,7 +38,8 @@ struct Job {
         uint64_t done;  /* bytes, as last sent */
         sd_event_source *timer;
 
-        /* The end.  Kept until what belongs to it is cleaned up, so that clients who hear of it find it done. */
+        /* The end.  Kept until what belongs to it is cleaned up, so that clients who hear of it find it
+         * done. */
         bool failed;
         sd_bus_error error;
 

@@ -10,25 +10,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#define _cleanup_(f)       __attribute__((cleanup(f)))
-#define _printf_(a, b)     __attribute__((format(printf, a, b)))
-#define ELEMENTSOF(x)      (sizeof(x) / sizeof((x)[0]))
-#define DEFINE_CLEANUP(type, f)                                                                              \
-        static inline void f##p(type **p) {                                                                  \
-                f(*p);                                                                                       \
-        }                                                                                                    \
+#define _cleanup_(f)   __attribute__((cleanup(f)))
+#define _printf_(a, b) __attribute__((format(printf, a, b)))
+#define ELEMENTSOF(x)  (sizeof(x) / sizeof((x)[0]))
+#define DEFINE_CLEANUP(type, f)                                                                             \
+        static inline void f##p(type **p) {                                                                 \
+                f(*p);                                                                                      \
+        }                                                                                                   \
         struct f##_semicolon
-#define TAKE_PTR(p)                                                                                          \
-        ({                                                                                                   \
-                typeof(p) _taken = (p);                                                                      \
-                (p) = NULL;                                                                                  \
-                _taken;                                                                                      \
+#define TAKE_PTR(p)                                                                                         \
+        ({                                                                                                  \
+                typeof(p) _taken = (p);                                                                     \
+                (p) = NULL;                                                                                 \
+                _taken;                                                                                     \
         })
-#define TAKE_FD(fd)                                                                                          \
-        ({                                                                                                   \
-                int _taken = (fd);                                                                           \
-                (fd) = -1;                                                                                   \
-                _taken;                                                                                      \
+#define TAKE_FD(fd)                                                                                         \
+        ({                                                                                                  \
+                int _taken = (fd);                                                                          \
+                (fd) = -1;                                                                                  \
+                _taken;                                                                                     \
         })
 #define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
 #define MAX_OF(a, b) ((a) > (b) ? (a) : (b))

@@ -72,7 +72,8 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                 }
 
         if (optind < argc) {
-                fprintf(stderr, "tdpd: argument \"%s\" makes no sense, there are only options. Try 'tdpd --help'.\n",
+                fprintf(stderr,
+                        "tdpd: argument \"%s\" makes no sense, there are only options. Try 'tdpd --help'.\n",
                         argv[optind]);
                 return -EINVAL;
         }

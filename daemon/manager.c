@@ -24,7 +24,7 @@ Manager *manager_free(Manager *m) {
         if (!m)
                 return NULL;
 
-        HASH_ITER(hh, m->vms, vm, tmp)
+        HASH_ITER (hh, m->vms, vm, tmp)
                 vm_free(vm);
         sd_bus_flush_close_unref(m->bus);
         sd_event_unref(m->event);
@@ -72,7 +72,8 @@ static int manager_find_group(Manager *m) {
                 m->has_group = true;
         } else
                 /* Only root then: fail closed, and serve. */
-                log_warning("There is no group \"%s\": only root may reserve and attach VMs", m->config.group);
+                log_warning("There is no group \"%s\": only root may reserve and attach VMs",
+                            m->config.group);
         return 0;
 }
 
@@ -94,7 +95,8 @@ static int manager_connect(Manager *m) {
         } else
                 r = sd_bus_open_system(&m->bus);
         if (r < 0)
-                return log_error_errno(r, "Connecting to the %s failed", m->options.bus_address ?: "system bus");
+                return log_error_errno(r, "Connecting to the %s failed",
+                                       m->options.bus_address ?: "system bus");
 
         r = sd_bus_attach_event(m->bus, m->event, SD_EVENT_PRIORITY_NORMAL);
         if (r < 0)
@@ -102,8 +104,9 @@ static int manager_connect(Manager *m) {
         /* Without a bus nobody can reach us, and systemd can start us again. */
         (void) sd_bus_set_exit_on_disconnect(m->bus, true);
 
-        if ((r = sd_bus_add_object_manager(m->bus, NULL, "/org/tdpd1")) < 0 || (r = bus_manager_register(m)) < 0 ||
-            (r = bus_node_register(m)) < 0 || (r = bus_vm_register(m)) < 0 || (r = bus_job_register(m)) < 0)
+        if ((r = sd_bus_add_object_manager(m->bus, NULL, "/org/tdpd1")) < 0 ||
+            (r = bus_manager_register(m)) < 0 || (r = bus_node_register(m)) < 0 ||
+            (r = bus_vm_register(m)) < 0 || (r = bus_job_register(m)) < 0)
                 return log_error_errno(r, "Registering the bus objects failed");
 
         r = sd_bus_request_name(m->bus, BUS_NAME, 0);
@@ -145,16 +148,16 @@ int manager_claims(Manager *m, Claim **ret, size_t *ret_n) {
         size_t n = 0, max = 0;
         VM *vm, *tmp;
 
-        HASH_ITER(hh, m->vms, vm, tmp)
+        HASH_ITER (hh, m->vms, vm, tmp)
                 max += vm->memory ? vm->memory->n_parts : 0;
         claims = calloc(max + 1, sizeof(Claim));
         if (!claims)
                 return -ENOMEM;
-        HASH_ITER(hh, m->vms, vm, tmp)
+        HASH_ITER (hh, m->vms, vm, tmp)
                 for (size_t i = 0; vm->memory && i < vm->memory->n_parts; i++) {
                         MemoryPart *part = &vm->memory->parts[i];
 
-                        claims[n++] = (Claim) {
+                        claims[n++] = (Claim){
                                 .node = part->node,
                                 .page_size = vm->memory->page_size,
                                 .unallocated = memory_part_unallocated(part),

@@ -32,8 +32,8 @@ typedef struct Manager {
         gid_t group;
 
         struct BusNode *bus_nodes; /* what the bus knows of nodes: their ids */
-        VM *vms;   /* by name */
-        Job *jobs; /* by id */
+        VM *vms;                   /* by name */
+        Job *jobs;                 /* by id */
         uint32_t last_job_id;
 } Manager;
 

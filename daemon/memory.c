@@ -17,7 +17,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The call cannot be interrupted but at its end, so this bounds how long a cancel takes: 40 ms at 0.2 GiB/s. */
+/* The call cannot be interrupted but at its end, so this bounds how long a cancel takes: 40 ms at 0.2 GiB/s.
+ */
 #define POPULATE_STEP MIB(8)
 
 Memory *memory_free(Memory *m) {
@@ -83,15 +84,16 @@ int memory_new(const char *vm, const Placement *p, Memory **ret, sd_bus_error *e
                 m->n_parts++;
                 r = part_open(part, vm, p->page_size);
                 if (r == -ENOMEM)
-                        return sd_bus_error_setf(error, TDP_ERROR_NO_PAGES,
-                                                 "asked %" PRIu64 " pages of %s, which were free on node %u, and the "
-                                                 "kernel refused to set them aside: another program took them, or a "
-                                                 "limit of this service's cgroup is in the way; try again",
-                                                 part->bytes / p->page_size, format_bytes(p->page_size),
-                                                 part->node);
+                        return sd_bus_error_setf(
+                                        error, TDP_ERROR_NO_PAGES,
+                                        "asked %" PRIu64 " pages of %s, which were free on node %u, and the "
+                                        "kernel refused to set them aside: another program took them, or a "
+                                        "limit of this service's cgroup is in the way; try again",
+                                        part->bytes / p->page_size, format_bytes(p->page_size), part->node);
                 if (r < 0)
                         return sd_bus_error_setf(error, TDP_ERROR_FAILED,
-                                                 "cannot make a memfd of %" PRIu64 " bytes with pages of %s: %s",
+                                                 "cannot make a memfd of %" PRIu64
+                                                 " bytes with pages of %s: %s",
                                                  part->bytes, format_bytes(p->page_size), strerror(-r));
         }
 

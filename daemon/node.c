@@ -79,7 +79,7 @@ int node_table_load(const char *sysfs_root, NodeTable **ret) {
         if (!t->nodes)
                 return -ENOMEM;
 
-        IDSET_FOREACH(id, &ids) {
+        IDSET_FOREACH (id, &ids) {
                 if ((unsigned) id >= NODE_ID_MAX)
                         break;
                 r = node_load(sysfs_root, (unsigned) id, &t->nodes[t->n_nodes]);

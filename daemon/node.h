@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-/* A snapshot of the host's NUMA nodes.  It is taken anew for each question: pools and nodes change behind our
- * back, and a cached number is the classic way to promise pages twice. */
+/* A snapshot of the host's NUMA nodes.  It is taken anew for each question: pools and nodes change behind
+ * our back, and a cached number is the classic way to promise pages twice. */
 
 #include "idset.h"
 #include "pool.h"

@@ -44,7 +44,8 @@ static int set_numa_mode(VMOptions *o, Value v, sd_bus_error *error) {
         o->numa_mode = numa_mode_from_string(v.s);
         if (o->numa_mode < 0)
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID,
-                                         "numa-mode \"%s\" is unknown: use strict, preferred or interleave", v.s);
+                                         "numa-mode \"%s\" is unknown: use strict, preferred or interleave",
+                                         v.s);
         return 0;
 }
 
@@ -65,7 +66,8 @@ static int set_vcpus(VMOptions *o, Value v, sd_bus_error *error) {
 static int set_max_level(VMOptions *o, Value v, sd_bus_error *error) {
         if (v.u > 3)
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID,
-                                         "max-level %" PRIu32 " is unknown: use 0 (no limit), 1 (4K), 2 (2M) or 3 (1G)",
+                                         "max-level %" PRIu32
+                                         " is unknown: use 0 (no limit), 1 (4K), 2 (2M) or 3 (1G)",
                                          v.u);
         o->max_level = v.u;
         return 0;
@@ -107,7 +109,8 @@ static int refuse_key(const char *key, OptionUse use, sd_bus_error *error) {
                         fprintf(f, "%s%s", n++ > 0 ? ", " : "", table[i].key);
         if (fclose(f) != 0)
                 return -ENOMEM;
-        return sd_bus_error_setf(error, TDP_ERROR_INVALID, "option \"%s\" is unknown here: there are %s", key, known);
+        return sd_bus_error_setf(error, TDP_ERROR_INVALID, "option \"%s\" is unknown here: there are %s",
+                                 key, known);
 }
 
 static int read_value(sd_bus_message *m, size_t i, VMOptions *o, sd_bus_error *error) {
@@ -121,8 +124,9 @@ static int read_value(sd_bus_message *m, size_t i, VMOptions *o, sd_bus_error *e
         if (r < 0)
                 return r;
         if (outer != 'v' || !streq(contents, type))
-                return sd_bus_error_setf(error, TDP_ERROR_INVALID, "option \"%s\" has type '%s': it must be '%s'",
-                                         table[i].key, contents ?: "?", type);
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "option \"%s\" has type '%s': it must be '%s'", table[i].key,
+                                         contents ?: "?", type);
         r = sd_bus_message_read(m, "v", type, &v);
         if (r < 0)
                 return r;
@@ -150,7 +154,8 @@ int options_read(sd_bus_message *m, OptionUse use, VMOptions *ret, sd_bus_error 
                 if (i == ELEMENTSOF(table))
                         return refuse_key(key, use, error);
                 if (seen & 1U << i)
-                        return sd_bus_error_setf(error, TDP_ERROR_INVALID, "option \"%s\" is there twice", key);
+                        return sd_bus_error_setf(error, TDP_ERROR_INVALID, "option \"%s\" is there twice",
+                                                 key);
                 seen |= 1U << i;
 
                 r = read_value(m, i, &o, error);

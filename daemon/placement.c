@@ -27,7 +27,7 @@ NumaMode numa_mode_from_string(const char *s) {
 
 void placement_done(Placement *p) {
         free(p->parts);
-        *p = (Placement) {};
+        *p = (Placement){};
 }
 
 uint64_t placement_bytes(const Placement *p) {
@@ -118,7 +118,8 @@ static bool place_on_one(Candidate *c, size_t n, bool asked, uint64_t bytes) {
         Candidate *best = NULL;
 
         for (size_t i = 0; i < n; i++)
-                if (c[i].asked == asked && c[i].available >= bytes && (!best || c[i].available < best->available))
+                if (c[i].asked == asked && c[i].available >= bytes &&
+                    (!best || c[i].available < best->available))
                         best = c + i;
         if (best)
                 best->take = bytes;
@@ -142,8 +143,8 @@ static bool place(Candidate *c, size_t n, NumaMode mode, uint64_t bytes, uint64_
 }
 
 /* Candidates for a page size: nodes with memory, only the asked ones unless others may help out. */
-static size_t candidates(const NodeTable *t, const Claim *claims, size_t n_claims, const PlacementRequest *req,
-                         uint64_t page_size, Candidate *c) {
+static size_t candidates(const NodeTable *t, const Claim *claims, size_t n_claims,
+                         const PlacementRequest *req, uint64_t page_size, Candidate *c) {
         size_t n = 0;
 
         for (size_t i = 0; i < t->n_nodes; i++) {
@@ -154,7 +155,7 @@ static size_t candidates(const NodeTable *t, const Claim *claims, size_t n_claim
                         continue;
                 if (!req->has_nodes && node->mem_total == 0)
                         continue;
-                c[n++] = (Candidate) {
+                c[n++] = (Candidate){
                         .node = node,
                         .available = placement_available(node, claims, n_claims, page_size),
                         .asked = asked,
@@ -231,14 +232,15 @@ static int refuse(const NodeTable *t, const Claim *claims, size_t n_claims, cons
                          n == 1 ? nodes : "N", page_size / 1024);
 
         return sd_bus_error_setf(error, TDP_ERROR_NO_PAGES,
-                                 "asked %" PRIu64 " pages of %s on node %s (%s), %s: short of %" PRIu64 "; %s%s%s",
+                                 "asked %" PRIu64 " pages of %s on node %s (%s), %s: short of %" PRIu64
+                                 "; %s%s%s",
                                  need / page_size, format_bytes(page_size), *nodes ? nodes : "-",
                                  numa_mode_to_string(req->numa_mode), *have ? have : "no node with memory",
                                  lacking / page_size, hint, *fit ? ", or take node " : "", fit);
 }
 
-static int check_request(const NodeTable *t, const PlacementRequest *req, const uint64_t *sizes, size_t n_sizes,
-                         sd_bus_error *error) {
+static int check_request(const NodeTable *t, const PlacementRequest *req, const uint64_t *sizes,
+                         size_t n_sizes, sd_bus_error *error) {
         _cleanup_free_ char *known = NULL, *ids = NULL;
         uint64_t unit = req->page_size ?: base_page_size();
         bool found = false;
@@ -249,29 +251,33 @@ static int check_request(const NodeTable *t, const PlacementRequest *req, const 
                 if (node_table_format_page_sizes(t, &known) < 0)
                         return -ENOMEM;
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID,
-                                         "page size %" PRIu64 " is none of this host's: use one of %s, in bytes",
+                                         "page size %" PRIu64
+                                         " is none of this host's: use one of %s, in bytes",
                                          req->page_size, known);
         }
         if (req->bytes == 0)
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID,
-                                         "size is 0 bytes: ask for at least one page of %s", format_bytes(unit));
+                                         "size is 0 bytes: ask for at least one page of %s",
+                                         format_bytes(unit));
         if (req->bytes > INT64_MAX)
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID,
-                                         "size %" PRIu64 " overflows: no file can be larger than %" PRIi64 " bytes",
+                                         "size %" PRIu64 " overflows: no file can be larger than %" PRIi64
+                                         " bytes",
                                          req->bytes, INT64_MAX);
         if (req->bytes % unit != 0)
-                return sd_bus_error_setf(
-                        error, TDP_ERROR_INVALID,
-                        "size %" PRIu64 " is not a multiple of the page size %s: ask for %" PRIu64 " or %" PRIu64,
-                        req->bytes, format_bytes(unit), req->bytes / unit * unit,
-                        req->bytes / unit * unit + unit);
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "size %" PRIu64
+                                         " is not a multiple of the page size %s: ask for %" PRIu64
+                                         " or %" PRIu64,
+                                         req->bytes, format_bytes(unit), req->bytes / unit * unit,
+                                         req->bytes / unit * unit + unit);
 
         if (!req->has_nodes)
                 return 0;
         if (idset_count(&req->nodes) == 0)
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID,
                                          "the set of nodes is empty: name one, or leave \"nodes\" out");
-        IDSET_FOREACH(id, &req->nodes)
+        IDSET_FOREACH (id, &req->nodes)
                 if (!node_table_find(t, (unsigned) id)) {
                         if (node_table_format_ids(t, &ids) < 0)
                                 return -ENOMEM;
@@ -318,8 +324,8 @@ int placement_make(const NodeTable *t, const Claim *claims, size_t n_claims, con
 
         for (size_t i = 0; i < n; i++)
                 if (c[i].take > 0)
-                        parts[n_parts++] = (PlacementPart) { .node = c[i].node->id, .bytes = c[i].take };
+                        parts[n_parts++] = (PlacementPart){ .node = c[i].node->id, .bytes = c[i].take };
 
-        *ret = (Placement) { .page_size = page_size, .parts = TAKE_PTR(parts), .n_parts = n_parts };
+        *ret = (Placement){ .page_size = page_size, .parts = TAKE_PTR(parts), .n_parts = n_parts };
         return 0;
 }

@@ -25,8 +25,8 @@ Decision decision_from_string(const char *s) {
 
 /*
  * First guesses of what a leaf costs, in nanoseconds, until they are measured on each host.  They come from
- * instruction counts on 6.12 (a fault takes about 3100 to 3500 in the kernel, a built leaf a few hundred) and
- * from a VM exit and entry of about 1 us.  Zeroing is in neither: the memory is populated before.
+ * instruction counts on 6.12 (a fault takes about 3100 to 3500 in the kernel, a built leaf a few hundred)
+ * and from a VM exit and entry of about 1 us.  Zeroing is in neither: the memory is populated before.
  */
 static const struct {
         uint64_t page_size;
@@ -117,8 +117,8 @@ static void decide_auto(const PolicyInput *in, PolicyOutput *o) {
 
         o->build = true;
         reason(o, "leaf-faults-avoided",
-               "%" PRIu64 " leaves: some %" PRIu64 " us of faults avoided for %" PRIu64 " us of building", o->leaves,
-               o->saved_usec, o->build_usec);
+               "%" PRIu64 " leaves: some %" PRIu64 " us of faults avoided for %" PRIu64 " us of building",
+               o->leaves, o->saved_usec, o->build_usec);
         if (in->nx_huge && in->page_size > leaf_costs[0].page_size)
                 reason(o, "nx-huge-pages",
                        "the NX huge page mitigation is on: large leaves split where the guest executes");

@@ -17,24 +17,24 @@ const char *decision_to_string(Decision d);
 Decision decision_from_string(const char *s);
 
 typedef struct PolicyInput {
-        Decision asked;      /* of the request */
-        bool asked_is_set;   /* else the config's applies */
+        Decision asked;    /* of the request */
+        bool asked_is_set; /* else the config's applies */
         Decision configured;
         uint64_t bytes;
         uint64_t page_size;
-        uint32_t vcpus;      /* 0: unknown */
-        uint32_t max_level;  /* 0: no limit */
+        uint32_t vcpus;     /* 0: unknown */
+        uint32_t max_level; /* 0: no limit */
 
         bool has_device;
-        bool shadow;         /* no second-level paging */
-        bool nx_huge;        /* NX huge page mitigation */
+        bool shadow;  /* no second-level paging */
+        bool nx_huge; /* NX huge page mitigation */
         uint32_t max_leaf_level;
 
-        bool memlock_known;  /* only once there is a VMM */
+        bool memlock_known; /* only once there is a VMM */
         uint64_t memlock_limit;
-        bool has_no_pages;   /* the request cannot be placed */
+        bool has_no_pages; /* the request cannot be placed */
 
-        uint64_t min_bytes;  /* config */
+        uint64_t min_bytes; /* config */
         uint64_t min_saving_usec;
 } PolicyInput;
 

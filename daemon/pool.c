@@ -24,19 +24,21 @@ static int pool_read(const char *root, unsigned node, uint64_t kib, Pool *ret) {
 
         /* The files cannot be read in one go.  A page that is faulted in between two reads leaves both
          * "free" and "reserved", so take the values only when "reserved" has stood still meanwhile.
-         * After too many tries the last reading is used: "reserved" came first, so it errs to the safe side. */
+         * After too many tries the last reading is used: "reserved" came first, so it errs to the safe side.
+         */
         for (unsigned i = 0; i < STABLE_TRIES; i++) {
-                r = sysfs_read_u64(&p.reserved, "%s/kernel/mm/hugepages/hugepages-%" PRIu64 "kB/resv_hugepages",
-                                   root, kib);
+                r = sysfs_read_u64(&p.reserved,
+                                   "%s/kernel/mm/hugepages/hugepages-%" PRIu64 "kB/resv_hugepages", root,
+                                   kib);
                 if (r < 0)
                         return r;
-#define NODE_FILE(field, file)                                                                               \
-        do {                                                                                                 \
-                r = sysfs_read_u64(&p.field,                                                                 \
-                                   "%s/devices/system/node/node%u/hugepages/hugepages-%" PRIu64 "kB/" file,  \
-                                   root, node, kib);                                                         \
-                if (r < 0)                                                                                   \
-                        return r;                                                                            \
+#define NODE_FILE(field, file)                                                                              \
+        do {                                                                                                \
+                r = sysfs_read_u64(&p.field,                                                                \
+                                   "%s/devices/system/node/node%u/hugepages/hugepages-%" PRIu64 "kB/" file, \
+                                   root, node, kib);                                                        \
+                if (r < 0)                                                                                  \
+                        return r;                                                                           \
         } while (false)
                 NODE_FILE(free, "free_hugepages");
                 NODE_FILE(total, "nr_hugepages");
@@ -68,8 +70,8 @@ int pools_load(const char *sysfs_root, unsigned node, Pool **ret, size_t *ret_n)
         struct dirent *de;
         int r;
 
-        if ((size_t) snprintf(path, sizeof(path), "%s/devices/system/node/node%u/hugepages", sysfs_root, node) >=
-            sizeof(path))
+        if ((size_t) snprintf(path, sizeof(path), "%s/devices/system/node/node%u/hugepages", sysfs_root,
+                              node) >= sizeof(path))
                 return -ENAMETOOLONG;
 
         d = opendir(path);
@@ -90,7 +92,8 @@ int pools_load(const char *sysfs_root, unsigned node, Pool **ret, size_t *ret_n)
 
                 r = pool_read(sysfs_root, node, kib, &p);
                 if (r < 0) {
-                        log_warning_errno(r, "Pool %s of node %u cannot be read, ignoring it", de->d_name, node);
+                        log_warning_errno(r, "Pool %s of node %u cannot be read, ignoring it", de->d_name,
+                                          node);
                         continue;
                 }
 

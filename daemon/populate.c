@@ -45,7 +45,8 @@ static int populate_step(Worker *w, size_t lane, size_t piece, void *userdata) {
         MemoryPart *part = &p->memory->parts[lane];
         uint64_t unit = piece_size(p->memory), offset = piece * unit;
 
-        return memory_part_populate(part, p->memory->page_size, offset, MIN_OF(unit, part->bytes - offset), go_on, w);
+        return memory_part_populate(part, p->memory->page_size, offset, MIN_OF(unit, part->bytes - offset),
+                                    go_on, w);
 }
 
 static void populate_done(Worker *w, int result, void *userdata) {
@@ -54,8 +55,8 @@ static void populate_done(Worker *w, int result, void *userdata) {
         p->done(w, result, p->userdata);
 }
 
-int populate_start(sd_event *event, Memory *m, const NodeTable *nodes, unsigned max_threads, worker_done_t done,
-                   void *userdata, Populate **ret) {
+int populate_start(sd_event *event, Memory *m, const NodeTable *nodes, unsigned max_threads,
+                   worker_done_t done, void *userdata, Populate **ret) {
         _cleanup_free_ WorkerLane *lanes = NULL;
         _cleanup_(populate_freep) Populate *p = NULL;
         uint64_t unit = piece_size(m);
@@ -65,14 +66,14 @@ int populate_start(sd_event *event, Memory *m, const NodeTable *nodes, unsigned 
         p = calloc(1, sizeof(*p));
         if (!lanes || !p)
                 return -ENOMEM;
-        *p = (Populate) { .memory = m, .done = done, .userdata = userdata };
+        *p = (Populate){ .memory = m, .done = done, .userdata = userdata };
 
         for (size_t i = 0; i < m->n_parts; i++) {
                 const Node *node = node_table_find(nodes, m->parts[i].node);
                 size_t pieces = (m->parts[i].bytes + unit - 1) / unit;
                 unsigned cpus = node ? idset_count(&node->cpus) : 0;
 
-                lanes[i] = (WorkerLane) { .n_pieces = pieces };
+                lanes[i] = (WorkerLane){ .n_pieces = pieces };
                 if (node)
                         lanes[i].cpus = node->cpus;
                 lanes[i].n_threads = (unsigned) MIN_OF(pieces, MIN_OF(MAX_OF(cpus, 1U), max_threads));
@@ -95,12 +96,13 @@ int populate_set_error(Populate *p, int result, sd_bus_error *error) {
 
         /* A page fault that finds no page is EFAULT, one that finds no memory at all ENOMEM. */
         if (result == -EFAULT || result == -ENOMEM || result == -ENOSPC)
-                return sd_bus_error_setf(error, TDP_ERROR_NO_PAGES,
-                                         "asked %" PRIu64 " pages of %s on node %u, and only %" PRIu64
-                                         " of %" PRIu64 " bytes could be allocated: another program took pages of that "
-                                         "node meanwhile, or a cgroup's limit is in the way; all is given back",
-                                         part->bytes / m->page_size, format_bytes(m->page_size), part->node,
-                                         worker_progress(p->worker), m->bytes);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_NO_PAGES,
+                                "asked %" PRIu64 " pages of %s on node %u, and only %" PRIu64 " of %" PRIu64
+                                " bytes could be allocated: another program took pages of that "
+                                "node meanwhile, or a cgroup's limit is in the way; all is given back",
+                                part->bytes / m->page_size, format_bytes(m->page_size), part->node,
+                                worker_progress(p->worker), m->bytes);
         return sd_bus_error_setf(error, TDP_ERROR_FAILED,
                                  "allocating %" PRIu64 " bytes on node %u stopped after %" PRIu64
                                  " bytes: %s; all is given back",

@@ -7,8 +7,8 @@
 typedef struct Populate Populate;
 
 /* Allocates and zeroes all of a VM's memory, with threads on each part's node.  "m" must outlive it. */
-int populate_start(sd_event *event, Memory *m, const NodeTable *nodes, unsigned max_threads, worker_done_t done,
-                   void *userdata, Populate **ret);
+int populate_start(sd_event *event, Memory *m, const NodeTable *nodes, unsigned max_threads,
+                   worker_done_t done, void *userdata, Populate **ret);
 Populate *populate_free(Populate *p);
 DEFINE_CLEANUP(Populate, populate_free);
 

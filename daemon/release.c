@@ -5,8 +5,8 @@
 #include "log.h"
 #include "vm.h"
 
-/* Closing the last descriptor frees every page, and closing the handle unpins every page: seconds for a large
- * VM of small pages. */
+/* Closing the last descriptor frees every page, and closing the handle unpins every page: seconds for a
+ * large VM of small pages. */
 static int reap_step(Worker *w, size_t lane, size_t piece, void *userdata) {
         VM *vm = userdata;
 

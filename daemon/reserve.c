@@ -94,7 +94,8 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
                 goto fail;
         decide(m, vm);
 
-        r = populate_start(m->event, vm->memory, nodes, (unsigned) m->config.threads, on_populated, vm, &j->populate);
+        r = populate_start(m->event, vm->memory, nodes, (unsigned) m->config.threads, on_populated, vm,
+                           &j->populate);
         if (r < 0)
                 goto fail;
         r = job_watch(j, JOB_PHASE_POPULATE, bytes);

@@ -14,7 +14,8 @@ static void on_built(Worker *w, int result, void *userdata) {
 
         if (result == -ECANCELED || vm->releasing)
                 sd_bus_error_setf(&error, TDP_ERROR_CANCELED,
-                                  "canceled after %" PRIu64 " of %" PRIu64 " bytes; what is built stays, the rest is "
+                                  "canceled after %" PRIu64 " of %" PRIu64
+                                  " bytes; what is built stays, the rest is "
                                   "mapped on demand",
                                   worker_progress(w), j->total);
         else if (result < 0)
@@ -33,8 +34,9 @@ static void on_built(Worker *w, int result, void *userdata) {
                 vm->has_stats = false;
                 stats = vm_stats(vm);
                 /* Nothing is claimed that the page tables do not show. */
-                vm_event(vm, stats && stats->hole_bytes == 0 && stats->built_bytes > 0 ? VM_EVENT_BUILD_COMPLETE
-                                                                                       : VM_EVENT_BUILD_SHORT);
+                vm_event(vm, stats && stats->hole_bytes == 0 && stats->built_bytes > 0
+                                             ? VM_EVENT_BUILD_COMPLETE
+                                             : VM_EVENT_BUILD_SHORT);
         }
         job_end(j);
 }
@@ -44,7 +46,7 @@ static int node_cpus(VM *vm, IdSet *ret, sd_bus_error *error) {
         _cleanup_(node_table_freep) NodeTable *nodes = NULL;
         int r;
 
-        *ret = (IdSet) {};
+        *ret = (IdSet){};
         r = manager_load_nodes(vm->manager, &nodes, error);
         if (r < 0)
                 return r;
@@ -67,13 +69,15 @@ int vm_start_build(VM *vm, uid_t uid, JobType type, uint32_t max_level, Job **re
         if (r < 0)
                 return r;
 
-        r = build_start(m->event, vm->handle, max_level, &cpus, (unsigned) m->config.threads, on_built, vm, &j->build);
+        r = build_start(m->event, vm->handle, max_level, &cpus, (unsigned) m->config.threads, on_built, vm,
+                        &j->build);
         if (r >= 0)
                 r = job_watch(j, JOB_PHASE_BUILD, build_total(j->build));
         if (r < 0) {
                 job_free(j);
                 if (r == -ESRCH)
-                        return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_PROCESS, "the VM or its VMM has gone");
+                        return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_PROCESS,
+                                                 "the VM or its VMM has gone");
                 return r;
         }
 

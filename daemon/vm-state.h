@@ -8,9 +8,9 @@ typedef enum VMState {
         VM_POPULATED, /* memory is there, no VMM yet */
         VM_ATTACHED,  /* there is a VMM, and nothing is built */
         VM_BUILDING,
-        VM_BUILT,     /* all that was asked for is mapped */
-        VM_HEALING,   /* was built, and has holes now */
-        VM_RELEASED,  /* pins and memory are on their way back */
+        VM_BUILT,    /* all that was asked for is mapped */
+        VM_HEALING,  /* was built, and has holes now */
+        VM_RELEASED, /* pins and memory are on their way back */
         _VM_STATE_MAX,
         _VM_STATE_INVALID = -1,
 } VMState;

@@ -11,13 +11,15 @@
 
 int vm_check_name(Manager *m, const char *name, sd_bus_error *error) {
         if (!vm_name_is_valid(name))
-                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
-                                         "name \"%.80s\"%s is not plain: use 1 to %u of A-Z, a-z, 0-9, '.', '_' and '-', "
-                                         "a letter or digit first",
-                                         name, strlen(name) > 80 ? "..." : "", VM_NAME_MAX);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_INVALID,
+                                "name \"%.80s\"%s is not plain: use 1 to %u of A-Z, a-z, 0-9, '.', '_' and '-', "
+                                "a letter or digit first",
+                                name, strlen(name) > 80 ? "..." : "", VM_NAME_MAX);
         if (vm_find(m, name))
                 return sd_bus_error_setf(error, TDP_ERROR_NAME_TAKEN,
-                                         "there is a VM \"%s\" already: release it, or choose another name", name);
+                                         "there is a VM \"%s\" already: release it, or choose another name",
+                                         name);
         return 0;
 }
 
@@ -87,7 +89,7 @@ VM *vm_find(Manager *m, const char *name) {
 VM *vm_find_by_pid(Manager *m, pid_t pid) {
         VM *vm, *tmp;
 
-        HASH_ITER(hh, m->vms, vm, tmp)
+        HASH_ITER (hh, m->vms, vm, tmp)
                 if (vm->pid == pid && pid != 0)
                         return vm;
         return NULL;
@@ -114,7 +116,8 @@ const struct kvm_gtdp_stats *vm_stats(VM *vm) {
         if (vm->handle < 0)
                 return NULL;
         /* A reading walks the page tables, and one client's GetAll asks a dozen times. */
-        if (sd_event_now(vm->manager->event, CLOCK_MONOTONIC, &now) == 0 && vm->has_stats && now == vm->stats_usec)
+        if (sd_event_now(vm->manager->event, CLOCK_MONOTONIC, &now) == 0 && vm->has_stats &&
+            now == vm->stats_usec)
                 return &vm->stats;
 
         if (handle_get_stats(vm->handle, &vm->stats) < 0) /* it is about to go: the handle will say so */

@@ -72,8 +72,8 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
                sd_bus_error *error);
 
 /* attach.c: takes vm_fd and pidfd, whatever comes of it. */
-int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd, pid_t pid, int pidfd, const VMOptions *o,
-              VM **ret, sd_bus_error *error);
+int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd, pid_t pid, int pidfd,
+              const VMOptions *o, VM **ret, sd_bus_error *error);
 /* vm-build.c: makes a job, of the type that the caller says.  State and bus are the caller's to tell. */
 int vm_start_build(VM *vm, uid_t uid, JobType type, uint32_t max_level, Job **ret, sd_bus_error *error);
 

@@ -94,7 +94,7 @@ static void bind_to_cpus(const IdSet *cpus) {
         if (!set)
                 return;
         CPU_ZERO_S(CPU_ALLOC_SIZE(IDSET_MAX), set);
-        IDSET_FOREACH(cpu, cpus)
+        IDSET_FOREACH (cpu, cpus)
                 CPU_SET_S((size_t) cpu, CPU_ALLOC_SIZE(IDSET_MAX), set);
         /* It costs speed only: a cpuset may forbid those CPUs. */
         r = pthread_setaffinity_np(pthread_self(), CPU_ALLOC_SIZE(IDSET_MAX), set);
@@ -167,8 +167,9 @@ void worker_cancel(Worker *w) {
         atomic_store(&w->stop, true);
         worker_signal(w);
         if (w->done_source)
-                (void) sd_event_add_time_relative(sd_event_source_get_event(w->done_source), &w->cancel_source,
-                                                  CLOCK_MONOTONIC, CANCEL_REPEAT_USEC, 1000, on_cancel_timer, w);
+                (void) sd_event_add_time_relative(sd_event_source_get_event(w->done_source),
+                                                  &w->cancel_source, CLOCK_MONOTONIC, CANCEL_REPEAT_USEC,
+                                                  1000, on_cancel_timer, w);
 }
 
 static int on_done(sd_event_source *s, int fd, uint32_t revents, void *userdata) {
@@ -214,8 +215,8 @@ Worker *worker_free(Worker *w) {
         return NULL;
 }
 
-int worker_start(sd_event *event, const WorkerLane *lanes, size_t n_lanes, worker_step_t step, worker_done_t done,
-                 void *userdata, Worker **ret) {
+int worker_start(sd_event *event, const WorkerLane *lanes, size_t n_lanes, worker_step_t step,
+                 worker_done_t done, void *userdata, Worker **ret) {
         _cleanup_(worker_freep) Worker *w = NULL;
         size_t n_threads = 0;
         int r;
@@ -252,7 +253,7 @@ int worker_start(sd_event *event, const WorkerLane *lanes, size_t n_lanes, worke
                 for (unsigned k = 0; k < MAX_OF(lanes[i].n_threads, 1U); k++) {
                         Thread *t = &w->threads[w->n_threads];
 
-                        *t = (Thread) { .worker = w, .lane = i };
+                        *t = (Thread){ .worker = w, .lane = i };
                         r = pthread_create(&t->id, NULL, thread_main, t);
                         if (r > 0) {
                                 atomic_fetch_sub(&w->n_running, n_threads + 1 - w->n_threads);

@@ -4,9 +4,9 @@
 /*
  * Slow work, cut into pieces and done by threads, so that the event loop never waits.
  *
- * A worker has lanes, usually one for each node: CPUs, a number of threads, and pieces that these threads take
- * one by one.  The first error, or a cancel, stops all lanes at the end of their current piece; system calls that
- * a signal can interrupt are interrupted until all threads have noticed.
+ * A worker has lanes, usually one for each node: CPUs, a number of threads, and pieces that these threads
+ * take one by one.  The first error, or a cancel, stops all lanes at the end of their current piece; system
+ * calls that a signal can interrupt are interrupted until all threads have noticed.
  */
 
 #include <systemd/sd-event.h>
@@ -26,8 +26,8 @@ typedef int (*worker_step_t)(Worker *w, size_t lane, size_t piece, void *userdat
 /* Runs in the event loop, once, when no thread is left.  -ECANCELED after a cancel.  May free the worker. */
 typedef void (*worker_done_t)(Worker *w, int result, void *userdata);
 
-int worker_start(sd_event *event, const WorkerLane *lanes, size_t n_lanes, worker_step_t step, worker_done_t done,
-                 void *userdata, Worker **ret);
+int worker_start(sd_event *event, const WorkerLane *lanes, size_t n_lanes, worker_step_t step,
+                 worker_done_t done, void *userdata, Worker **ret);
 void worker_cancel(Worker *w);
 /* Cancels and waits for the threads, if some are left. */
 Worker *worker_free(Worker *w);

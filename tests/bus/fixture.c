@@ -18,11 +18,11 @@
 #define JOB_USEC   UINT64_C(30000000)
 
 static const char bus_config[] =
-        "<!DOCTYPE busconfig PUBLIC \"-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN\"\n"
-        " \"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd\">\n"
-        "<busconfig><listen>unix:path=%s/bus</listen><auth>EXTERNAL</auth>\n"
-        "<policy context='default'><allow user='*'/><allow own='*'/><allow send_destination='*' eavesdrop='true'/>\n"
-        "<allow eavesdrop='true'/></policy></busconfig>\n";
+                "<!DOCTYPE busconfig PUBLIC \"-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN\"\n"
+                " \"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd\">\n"
+                "<busconfig><listen>unix:path=%s/bus</listen><auth>EXTERNAL</auth>\n"
+                "<policy context='default'><allow user='*'/><allow own='*'/><allow send_destination='*' eavesdrop='true'/>\n"
+                "<allow eavesdrop='true'/></policy></busconfig>\n";
 
 uint64_t now_usec(void) {
         struct timespec ts;
@@ -74,8 +74,8 @@ static pid_t spawn(char *const argv[]) {
 sd_bus *fixture_connect(const char *address) {
         sd_bus *bus = NULL;
 
-        if (sd_bus_new(&bus) < 0 || sd_bus_set_address(bus, address) < 0 || sd_bus_set_bus_client(bus, true) < 0 ||
-            sd_bus_start(bus) < 0)
+        if (sd_bus_new(&bus) < 0 || sd_bus_set_address(bus, address) < 0 ||
+            sd_bus_set_bus_client(bus, true) < 0 || sd_bus_start(bus) < 0)
                 return sd_bus_unref(bus);
         return bus;
 }
@@ -138,7 +138,7 @@ Fixture *fixture_start(const char *config, const char *arg) {
         write_file(f->dir, "tdpd.conf", "%s", config ? config : "");
 
         snprintf(file, sizeof(file), "--config-file=%s/bus.conf", f->dir);
-        f->bus_pid = spawn((char *[]) { (char *) "dbus-daemon", file, (char *) "--nofork", NULL });
+        f->bus_pid = spawn((char *[]){ (char *) "dbus-daemon", file, (char *) "--nofork", NULL });
         for (uint64_t until = now_usec() + START_USEC; !(f->bus = fixture_connect(f->address));) {
                 assert_true(now_usec() < until);
                 usleep(10000);
@@ -146,14 +146,14 @@ Fixture *fixture_start(const char *config, const char *arg) {
 
         snprintf(bus_arg, sizeof(bus_arg), "--bus=%s", f->address);
         snprintf(config_arg, sizeof(config_arg), "--config=%s/tdpd.conf", f->dir);
-        f->tdpd_pid = spawn((char *[]) { (char *) tdpd, bus_arg, config_arg, (char *) arg, NULL });
+        f->tdpd_pid = spawn((char *[]){ (char *) tdpd, bus_arg, config_arg, (char *) arg, NULL });
 
-        assert_true(sd_bus_match_signal(f->bus, NULL, NULL, MANAGER, "org.tdpd1.Manager", "JobRemoved", on_job_removed,
-                                        f) >= 0);
-        assert_true(sd_bus_match_signal(f->bus, NULL, NULL, MANAGER, "org.tdpd1.Manager", "VMAdded", on_vm_added, f) >=
-                    0);
-        assert_true(sd_bus_match_signal(f->bus, NULL, NULL, MANAGER, "org.tdpd1.Manager", "VMRemoved", on_vm_removed,
-                                        f) >= 0);
+        assert_true(sd_bus_match_signal(f->bus, NULL, NULL, MANAGER, "org.tdpd1.Manager", "JobRemoved",
+                                        on_job_removed, f) >= 0);
+        assert_true(sd_bus_match_signal(f->bus, NULL, NULL, MANAGER, "org.tdpd1.Manager", "VMAdded",
+                                        on_vm_added, f) >= 0);
+        assert_true(sd_bus_match_signal(f->bus, NULL, NULL, MANAGER, "org.tdpd1.Manager", "VMRemoved",
+                                        on_vm_removed, f) >= 0);
         wait_for_name(f);
         return f;
 }
@@ -202,8 +202,8 @@ int fixture_teardown(void **state) {
         return 0;
 }
 
-sd_bus_message *call(sd_bus *bus, sd_bus_error *error, const char *path, const char *interface, const char *member,
-                     const char *types, ...) {
+sd_bus_message *call(sd_bus *bus, sd_bus_error *error, const char *path, const char *interface,
+                     const char *member, const char *types, ...) {
         sd_bus_message *m = NULL, *reply = NULL;
         va_list ap;
         int r;

@@ -46,17 +46,18 @@ void fixture_kill_tdpd(Fixture *f, int sig);
 sd_bus *fixture_connect(const char *address);
 
 /* Calls on the given connection and path of tdpd; the reply, or NULL with "error" set. */
-sd_bus_message *call(sd_bus *bus, sd_bus_error *error, const char *path, const char *interface, const char *member,
-                     const char *types, ...);
-#define manager_call(f, error, member, ...) call((f)->bus, error, MANAGER, "org.tdpd1.Manager", member, __VA_ARGS__)
+sd_bus_message *call(sd_bus *bus, sd_bus_error *error, const char *path, const char *interface,
+                     const char *member, const char *types, ...);
+#define manager_call(f, error, member, ...)                                                                 \
+        call((f)->bus, error, MANAGER, "org.tdpd1.Manager", member, __VA_ARGS__)
 
 /* Fails the test unless the call fails with this error; "part" must be in its text. */
-#define assert_call_fails(f, name, part, member, ...)                                                                \
-        do {                                                                                                         \
-                sd_bus_error _e = SD_BUS_ERROR_NULL;                                                                 \
-                sd_bus_message *_m = manager_call(f, &_e, member, __VA_ARGS__);                                      \
-                assert_null(_m);                                                                                     \
-                assert_error_is(&_e, name, part);                                                                    \
+#define assert_call_fails(f, name, part, member, ...)                                                       \
+        do {                                                                                                \
+                sd_bus_error _e = SD_BUS_ERROR_NULL;                                                        \
+                sd_bus_message *_m = manager_call(f, &_e, member, __VA_ARGS__);                             \
+                assert_null(_m);                                                                            \
+                assert_error_is(&_e, name, part);                                                           \
         } while (0)
 void assert_error_is(sd_bus_error *e, const char *name, const char *part);
 

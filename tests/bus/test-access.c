@@ -17,8 +17,8 @@
 /* What a user tries, and what must come of it: an error's name, or NULL. */
 typedef struct Try {
         const char *path, *interface, *member;
-        const char *name; /* for Reserve and AttachPid */
-        uint32_t pid;     /* for AttachPid */
+        const char *name;   /* for Reserve and AttachPid */
+        uint32_t pid;       /* for AttachPid */
         const char *object; /* for Release */
         const char *error;
 } Try;
@@ -31,11 +31,11 @@ static int run_try(const char *address, const Try *t) {
         if (!bus)
                 return 2;
         if (strcmp(t->member, "Reserve") == 0)
-                m = call(bus, &error, t->path, t->interface, t->member, "sta{sv}", t->name, MIB, 1, "page-size", "t",
-                         UINT64_C(4096));
+                m = call(bus, &error, t->path, t->interface, t->member, "sta{sv}", t->name, MIB, 1,
+                         "page-size", "t", UINT64_C(4096));
         else if (strcmp(t->member, "AttachPid") == 0)
-                m = call(bus, &error, t->path, t->interface, t->member, "sua{sv}", t->name, t->pid, 1, "decision", "s",
-                         "never");
+                m = call(bus, &error, t->path, t->interface, t->member, "sua{sv}", t->name, t->pid, 1,
+                         "decision", "s", "never");
         else if (t->object)
                 m = call(bus, &error, t->path, t->interface, t->member, "o", t->object);
         else
@@ -92,18 +92,26 @@ static void test_strangers(void **state) {
         wait_job(f, r.job);
 
         /* Reading is for all. */
-        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "ListVMs" });
-        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "ListNodes" });
-        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "ListJobs" });
+        try_as(f, NOBODY, 0, (Try){ MANAGER_TRY, .member = "ListVMs" });
+        try_as(f, NOBODY, 0, (Try){ MANAGER_TRY, .member = "ListNodes" });
+        try_as(f, NOBODY, 0, (Try){ MANAGER_TRY, .member = "ListJobs" });
         /* Anything else is not, and a memfd least of all. */
-        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "Reserve", .name = "x", .error = NOT_PERMITTED });
+        try_as(f, NOBODY, 0, (Try){ MANAGER_TRY, .member = "Reserve", .name = "x", .error = NOT_PERMITTED });
         try_as(f, NOBODY, 0,
-               (Try) { MANAGER_TRY, .member = "AttachPid", .name = "x", .pid = (uint32_t) vmm, .error = NOT_PERMITTED });
-        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "Release", .object = r.vm, .error = NOT_PERMITTED });
+               (Try){ MANAGER_TRY, .member = "AttachPid", .name = "x", .pid = (uint32_t) vmm,
+                      .error = NOT_PERMITTED });
         try_as(f, NOBODY, 0,
-               (Try) { .path = r.vm, .interface = "org.tdpd1.VM", .member = "Release", .error = NOT_PERMITTED });
+               (Try){ MANAGER_TRY, .member = "Release", .object = r.vm, .error = NOT_PERMITTED });
         try_as(f, NOBODY, 0,
-               (Try) { .path = r.vm, .interface = "org.tdpd1.VM", .member = "GetMemory", .error = NOT_PERMITTED });
+               (Try){ .path = r.vm,
+                      .interface = "org.tdpd1.VM",
+                      .member = "Release",
+                      .error = NOT_PERMITTED });
+        try_as(f, NOBODY, 0,
+               (Try){ .path = r.vm,
+                      .interface = "org.tdpd1.VM",
+                      .member = "GetMemory",
+                      .error = NOT_PERMITTED });
         assert_int_equal(count_vms(f), 1);
 
         reap(vmm, SIGKILL);
@@ -123,29 +131,41 @@ static void test_members(void **state) {
         r = reserve(f, "roots", MIB, 4096);
         wait_job(f, r.job);
 
-        try_as(f, NOBODY, group, (Try) { MANAGER_TRY, .member = "Reserve", .name = "mine" });
+        try_as(f, NOBODY, group, (Try){ MANAGER_TRY, .member = "Reserve", .name = "mine" });
         wait_job(f, "/org/tdpd1/job/2");
-        try_as(f, NOBODY, group, (Try) { .path = "/org/tdpd1/vm/mine", .interface = "org.tdpd1.VM", .member = "GetMemory" });
+        try_as(f, NOBODY, group,
+               (Try){ .path = "/org/tdpd1/vm/mine", .interface = "org.tdpd1.VM", .member = "GetMemory" });
 
         /* What is root's, or another member's, stays so. */
-        try_as(f, NOBODY, group, (Try) { MANAGER_TRY, .member = "Release", .object = r.vm, .error = NOT_PERMITTED });
         try_as(f, NOBODY, group,
-               (Try) { .path = r.vm, .interface = "org.tdpd1.VM", .member = "GetMemory", .error = NOT_PERMITTED });
-        try_as(f, SOMEBODY, group,
-               (Try) { MANAGER_TRY, .member = "Release", .object = "/org/tdpd1/vm/mine", .error = NOT_PERMITTED });
-        try_as(f, SOMEBODY, group,
-               (Try) { .path = "/org/tdpd1/vm/mine", .interface = "org.tdpd1.VM", .member = "GetMemory",
-                       .error = NOT_PERMITTED });
+               (Try){ MANAGER_TRY, .member = "Release", .object = r.vm, .error = NOT_PERMITTED });
         try_as(f, NOBODY, group,
-               (Try) { MANAGER_TRY, .member = "AttachPid", .name = "x", .pid = (uint32_t) roots, .error = NOT_PERMITTED });
+               (Try){ .path = r.vm,
+                      .interface = "org.tdpd1.VM",
+                      .member = "GetMemory",
+                      .error = NOT_PERMITTED });
         try_as(f, SOMEBODY, group,
-               (Try) { MANAGER_TRY, .member = "AttachPid", .name = "x", .pid = (uint32_t) own, .error = NOT_PERMITTED });
+               (Try){ MANAGER_TRY, .member = "Release", .object = "/org/tdpd1/vm/mine",
+                      .error = NOT_PERMITTED });
+        try_as(f, SOMEBODY, group,
+               (Try){ .path = "/org/tdpd1/vm/mine",
+                      .interface = "org.tdpd1.VM",
+                      .member = "GetMemory",
+                      .error = NOT_PERMITTED });
+        try_as(f, NOBODY, group,
+               (Try){ MANAGER_TRY, .member = "AttachPid", .name = "x", .pid = (uint32_t) roots,
+                      .error = NOT_PERMITTED });
+        try_as(f, SOMEBODY, group,
+               (Try){ MANAGER_TRY, .member = "AttachPid", .name = "x", .pid = (uint32_t) own,
+                      .error = NOT_PERMITTED });
         /* Under the name of another user's VM it would join that VM. */
         try_as(f, NOBODY, group,
-               (Try) { MANAGER_TRY, .member = "AttachPid", .name = "roots", .pid = (uint32_t) own, .error = NOT_PERMITTED });
+               (Try){ MANAGER_TRY, .member = "AttachPid", .name = "roots", .pid = (uint32_t) own,
+                      .error = NOT_PERMITTED });
 
-        try_as(f, NOBODY, group, (Try) { MANAGER_TRY, .member = "AttachPid", .name = "mine", .pid = (uint32_t) own });
-        try_as(f, NOBODY, group, (Try) { MANAGER_TRY, .member = "Release", .object = "/org/tdpd1/vm/mine" });
+        try_as(f, NOBODY, group,
+               (Try){ MANAGER_TRY, .member = "AttachPid", .name = "mine", .pid = (uint32_t) own });
+        try_as(f, NOBODY, group, (Try){ MANAGER_TRY, .member = "Release", .object = "/org/tdpd1/vm/mine" });
         assert_int_equal(count_vms(f), 1);
 
         reap(roots, SIGKILL);
@@ -159,9 +179,10 @@ static void test_no_group(void **state) {
 
         require_root();
         f = fixture_start("[Access]\nGroup=no-such-group\n", NULL);
-        try_as(f, NOBODY, test_group(), (Try) { MANAGER_TRY, .member = "Reserve", .name = "x", .error = NOT_PERMITTED });
+        try_as(f, NOBODY, test_group(),
+               (Try){ MANAGER_TRY, .member = "Reserve", .name = "x", .error = NOT_PERMITTED });
         /* Not even with gid 0, which a failed lookup could be taken for. */
-        try_as(f, NOBODY, 0, (Try) { MANAGER_TRY, .member = "Reserve", .name = "x", .error = NOT_PERMITTED });
+        try_as(f, NOBODY, 0, (Try){ MANAGER_TRY, .member = "Reserve", .name = "x", .error = NOT_PERMITTED });
         fixture_stop(f);
 }
 

@@ -23,17 +23,24 @@ static void test_bad_processes(void **state) {
         reap(gone, SIGKILL);
 
         assert_call_fails(f, ERR("InvalidArgument"), "pid 0 is none", "AttachPid", "sua{sv}", "a", 0, 0);
-        assert_call_fails(f, ERR("InvalidArgument"), "pid 4294967295 is none", "AttachPid", "sua{sv}", "a", UINT32_MAX, 0);
-        assert_call_fails(f, ERR("NoSuchProcess"), "is not there", "AttachPid", "sua{sv}", "a", (uint32_t) gone, 0);
-        assert_call_fails(f, ERR("NoSuchProcess"), "is not there", "AttachPid", "sua{sv}", "a", INT32_MAX, 0);
-        assert_call_fails(f, ERR("NotVMM"), "has no KVM VM", "AttachPid", "sua{sv}", "a", (uint32_t) none, 0);
-        assert_call_fails(f, ERR("SeveralVMs"), "has several VMs", "AttachPid", "sua{sv}", "a", (uint32_t) two, 0);
-        assert_call_fails(f, ERR("Unsupported"), "install tdpd-kvm-modules", "AttachPid", "sua{sv}", "a", (uint32_t) one, 0);
-        assert_call_fails(f, ERR("Unsupported"), "install tdpd-kvm-modules", "AttachPid", "sua{sv}", "a", (uint32_t) one, 1,
-                          "decision", "s", "always");
-        assert_call_fails(f, ERR("InvalidArgument"), "is not plain", "AttachPid", "sua{sv}", "", (uint32_t) one, 0);
-        assert_call_fails(f, ERR("InvalidArgument"), "\"page-size\" is unknown here", "AttachPid", "sua{sv}", "a",
-                          (uint32_t) one, 1, "page-size", "t", HUGE_2M);
+        assert_call_fails(f, ERR("InvalidArgument"), "pid 4294967295 is none", "AttachPid", "sua{sv}", "a",
+                          UINT32_MAX, 0);
+        assert_call_fails(f, ERR("NoSuchProcess"), "is not there", "AttachPid", "sua{sv}", "a",
+                          (uint32_t) gone, 0);
+        assert_call_fails(f, ERR("NoSuchProcess"), "is not there", "AttachPid", "sua{sv}", "a", INT32_MAX,
+                          0);
+        assert_call_fails(f, ERR("NotVMM"), "has no KVM VM", "AttachPid", "sua{sv}", "a", (uint32_t) none,
+                          0);
+        assert_call_fails(f, ERR("SeveralVMs"), "has several VMs", "AttachPid", "sua{sv}", "a",
+                          (uint32_t) two, 0);
+        assert_call_fails(f, ERR("Unsupported"), "install tdpd-kvm-modules", "AttachPid", "sua{sv}", "a",
+                          (uint32_t) one, 0);
+        assert_call_fails(f, ERR("Unsupported"), "install tdpd-kvm-modules", "AttachPid", "sua{sv}", "a",
+                          (uint32_t) one, 1, "decision", "s", "always");
+        assert_call_fails(f, ERR("InvalidArgument"), "is not plain", "AttachPid", "sua{sv}", "",
+                          (uint32_t) one, 0);
+        assert_call_fails(f, ERR("InvalidArgument"), "\"page-size\" is unknown here", "AttachPid", "sua{sv}",
+                          "a", (uint32_t) one, 1, "page-size", "t", HUGE_2M);
         assert_int_equal(count_vms(f), 0);
 
         reap(none, SIGKILL);
@@ -48,8 +55,10 @@ static void test_bad_descriptors(void **state) {
 
         assert_call_fails(f, ERR("NotVMM"), "no KVM VM", "Attach", "shua{sv}", "a", null, 0, 0);
         vm = require_kvm_vm();
-        assert_call_fails(f, ERR("Unsupported"), "install tdpd-kvm-modules", "Attach", "shua{sv}", "a", vm, 0, 0);
-        assert_call_fails(f, ERR("NoSuchProcess"), "is not there", "Attach", "shua{sv}", "a", vm, INT32_MAX, 0);
+        assert_call_fails(f, ERR("Unsupported"), "install tdpd-kvm-modules", "Attach", "shua{sv}", "a", vm,
+                          0, 0);
+        assert_call_fails(f, ERR("NoSuchProcess"), "is not there", "Attach", "shua{sv}", "a", vm, INT32_MAX,
+                          0);
         assert_int_equal(count_vms(f), 0);
         close(null);
         fixture_stop(f);
@@ -61,7 +70,8 @@ static const char *attach_never(Fixture *f, const char *name, pid_t pid) {
         static char path[128];
         sd_bus_message *m;
 
-        m = manager_call(f, &error, "AttachPid", "sua{sv}", name, (uint32_t) pid, 1, "decision", "s", "never");
+        m = manager_call(f, &error, "AttachPid", "sua{sv}", name, (uint32_t) pid, 1, "decision", "s",
+                         "never");
         if (!m)
                 fail_msg("AttachPid: %s", error.message);
         assert_true(sd_bus_message_read(m, "oo", &vm, &job) > 0);
@@ -103,7 +113,8 @@ static void test_memory_goes_with_the_vmm(void **state) {
         assert_true(sd_bus_message_read(m, "o", &found) > 0);
         assert_string_equal(found, r.vm);
         sd_bus_message_unref(m);
-        assert_call_fails(f, ERR("NameTaken"), "there is a VM", "AttachPid", "sua{sv}", "db", (uint32_t) pid, 0);
+        assert_call_fails(f, ERR("NameTaken"), "there is a VM", "AttachPid", "sua{sv}", "db", (uint32_t) pid,
+                          0);
         assert_null(call(f->bus, &error, r.vm, "org.tdpd1.VM", "Build", "a{sv}", 0));
         assert_error_is(&error, ERR("Unsupported"), "was attached without");
 

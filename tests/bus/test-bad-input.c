@@ -19,7 +19,7 @@ static void stop(Fixture *f) {
         fixture_stop(f);
 }
 
-#define reserve_fails(f, error, part, name, bytes, ...)                                                              \
+#define reserve_fails(f, error, part, name, bytes, ...)                                                     \
         assert_call_fails(f, ERR(error), part, "Reserve", "sta{sv}", name, (uint64_t) (bytes), __VA_ARGS__)
 
 static void test_sizes(void **state) {
@@ -27,14 +27,16 @@ static void test_sizes(void **state) {
 
         reserve_fails(f, "InvalidArgument", "0 bytes", "a", 0, 0);
         reserve_fails(f, "InvalidArgument", "not a multiple of the page size 4 KiB", "a", 4097, 0);
-        reserve_fails(f, "InvalidArgument", "not a multiple of the page size 2 MiB: ask for 2097152 or 4194304", "a",
-                      3 * MIB, 1, "page-size", "t", HUGE_2M);
+        reserve_fails(f, "InvalidArgument",
+                      "not a multiple of the page size 2 MiB: ask for 2097152 or 4194304", "a", 3 * MIB, 1,
+                      "page-size", "t", HUGE_2M);
         reserve_fails(f, "InvalidArgument", "overflows", "a", UINT64_MAX, 0);
         reserve_fails(f, "InvalidArgument", "overflows", "a", UINT64_MAX - 4095, 0);
         reserve_fails(f, "InvalidArgument", "overflows", "a", UINT64_C(1) << 63, 0);
         reserve_fails(f, "NoPages", "short of", "a", UINT64_C(1) << 62, 0);
         reserve_fails(f, "NoPages", "short of", "a", UINT64_C(1) << 62, 1, "page-size", "t", HUGE_2M);
-        reserve_fails(f, "NoPages", "short of", "a", UINT64_C(1) << 62, 1, "page-size", "t", UINT64_C(1) << 30);
+        reserve_fails(f, "NoPages", "short of", "a", UINT64_C(1) << 62, 1, "page-size", "t",
+                      UINT64_C(1) << 30);
         reserve_fails(f, "NoPages", "short of", "a", UINT64_C(1) << 62, 1, "numa-mode", "s", "interleave");
         reserve_fails(f, "NoPages", "short of", "a", UINT64_C(1) << 62, 1, "numa-mode", "s", "preferred");
         stop(f);
@@ -43,31 +45,38 @@ static void test_sizes(void **state) {
 static void test_options(void **state) {
         Fixture *f = start();
 
-        reserve_fails(f, "InvalidArgument", "none of this host's: use one of 4 KiB", "a", MIB, 1, "page-size", "t",
-                      UINT64_C(8192));
+        reserve_fails(f, "InvalidArgument", "none of this host's: use one of 4 KiB", "a", MIB, 1,
+                      "page-size", "t", UINT64_C(8192));
         reserve_fails(f, "InvalidArgument", "page-size is 0", "a", MIB, 1, "page-size", "t", UINT64_C(0));
-        reserve_fails(f, "InvalidArgument", "has type 's': it must be 't'", "a", MIB, 1, "page-size", "s", "2M");
-        reserve_fails(f, "InvalidArgument", "has type 'as': it must be 's'", "a", MIB, 1, "nodes", "as", 1, "0");
-        reserve_fails(f, "InvalidArgument", "\"pages\" is unknown here: there are page-size", "a", MIB, 1, "pages", "t",
-                      UINT64_C(1));
+        reserve_fails(f, "InvalidArgument", "has type 's': it must be 't'", "a", MIB, 1, "page-size", "s",
+                      "2M");
+        reserve_fails(f, "InvalidArgument", "has type 'as': it must be 's'", "a", MIB, 1, "nodes", "as", 1,
+                      "0");
+        reserve_fails(f, "InvalidArgument", "\"pages\" is unknown here: there are page-size", "a", MIB, 1,
+                      "pages", "t", UINT64_C(1));
         reserve_fails(f, "InvalidArgument", "\"\" is unknown here", "a", MIB, 1, "", "t", UINT64_C(1));
         /* Options of other methods. */
         reserve_fails(f, "InvalidArgument", "\"bytes\" is unknown here", "a", MIB, 1, "bytes", "t", MIB);
-        reserve_fails(f, "InvalidArgument", "\"auto-slots\" is unknown here", "a", MIB, 1, "auto-slots", "b", 1);
+        reserve_fails(f, "InvalidArgument", "\"auto-slots\" is unknown here", "a", MIB, 1, "auto-slots", "b",
+                      1);
         reserve_fails(f, "InvalidArgument", "is there twice", "a", MIB, 2, "vcpus", "u", 1, "vcpus", "u", 1);
-        reserve_fails(f, "NoSuchNode", "node 999 is not there: this host has 0", "a", MIB, 1, "nodes", "s", "0,999");
+        reserve_fails(f, "NoSuchNode", "node 999 is not there: this host has 0", "a", MIB, 1, "nodes", "s",
+                      "0,999");
         reserve_fails(f, "InvalidArgument", "no set of nodes", "a", MIB, 1, "nodes", "s", "");
         reserve_fails(f, "InvalidArgument", "no set of nodes", "a", MIB, 1, "nodes", "s", "3-1");
         reserve_fails(f, "InvalidArgument", "no set of nodes", "a", MIB, 1, "nodes", "s", "-1");
         reserve_fails(f, "InvalidArgument", "no set of nodes", "a", MIB, 1, "nodes", "s", "0;1");
-        reserve_fails(f, "InvalidArgument", "no set of nodes", "a", MIB, 1, "nodes", "s", "99999999999999999999");
-        reserve_fails(f, "InvalidArgument", "numa-mode \"bind\" is unknown", "a", MIB, 1, "numa-mode", "s", "bind");
-        reserve_fails(f, "InvalidArgument", "decision \"maybe\" is unknown", "a", MIB, 1, "decision", "s", "maybe");
+        reserve_fails(f, "InvalidArgument", "no set of nodes", "a", MIB, 1, "nodes", "s",
+                      "99999999999999999999");
+        reserve_fails(f, "InvalidArgument", "numa-mode \"bind\" is unknown", "a", MIB, 1, "numa-mode", "s",
+                      "bind");
+        reserve_fails(f, "InvalidArgument", "decision \"maybe\" is unknown", "a", MIB, 1, "decision", "s",
+                      "maybe");
         stop(f);
 }
 
 static void test_names(void **state) {
-        static const char *const bad[] = { "",      "-a",    ".hidden", "a b",       "a/b",     "../etc", "a\nb",
+        static const char *const bad[] = { "",         "-a", ".hidden", "a b",    "a/b", "../etc", "a\nb",
                                            "\xc3\xa4", "a%", "_a",      "a\\x2e", "a@b", "$(id)" };
         char name[70];
         Fixture *f = start();
@@ -144,7 +153,8 @@ static void test_build_without_vmm(void **state) {
         assert_error_is(&error, ERR("Busy"), "is populated");
         assert_null(call(f->bus, &error, r.vm, "org.tdpd1.VM", "Build", "a{sv}", 1, "max-level", "u", 4));
         assert_error_is(&error, ERR("InvalidArgument"), "max-level 4 is unknown");
-        assert_null(call(f->bus, &error, r.vm, "org.tdpd1.VM", "Build", "a{sv}", 1, "decision", "s", "never"));
+        assert_null(call(f->bus, &error, r.vm, "org.tdpd1.VM", "Build", "a{sv}", 1, "decision", "s",
+                         "never"));
         assert_error_is(&error, ERR("InvalidArgument"), "makes no sense");
         release(f, r.vm);
         stop(f);
@@ -157,12 +167,15 @@ static void test_explain(void **state) {
         sd_bus_message *m;
 
         assert_call_fails(f, ERR("InvalidArgument"), "0 bytes", "Explain", "a{sv}", 0);
-        assert_call_fails(f, ERR("InvalidArgument"), "not a multiple", "Explain", "a{sv}", 1, "bytes", "t", UINT64_C(1));
-        assert_call_fails(f, ERR("InvalidArgument"), "is not plain", "Explain", "a{sv}", 2, "bytes", "t", MIB, "name",
-                          "s", "");
-        assert_call_fails(f, ERR("NoSuchNode"), "node 77", "Explain", "a{sv}", 2, "bytes", "t", MIB, "nodes", "s", "77");
+        assert_call_fails(f, ERR("InvalidArgument"), "not a multiple", "Explain", "a{sv}", 1, "bytes", "t",
+                          UINT64_C(1));
+        assert_call_fails(f, ERR("InvalidArgument"), "is not plain", "Explain", "a{sv}", 2, "bytes", "t",
+                          MIB, "name", "s", "");
+        assert_call_fails(f, ERR("NoSuchNode"), "node 77", "Explain", "a{sv}", 2, "bytes", "t", MIB, "nodes",
+                          "s", "77");
 
-        m = manager_call(f, &error, "Explain", "a{sv}", 2, "bytes", "t", UINT64_C(1) << 62, "decision", "s", "always");
+        m = manager_call(f, &error, "Explain", "a{sv}", 2, "bytes", "t", UINT64_C(1) << 62, "decision", "s",
+                         "always");
         assert_non_null(m);
         assert_true(sd_bus_message_read(m, "s", &decision) > 0);
         assert_string_equal(decision, "skip");

@@ -109,8 +109,9 @@ static void test_command_line(void **state) {
         char out[4096];
 
         assert_int_equal(run(out, sizeof(out), "--help", NULL), 0);
-        for (const char *const *o = (const char *const[]) { "--help", "--version", "--config=", "--bus=", "--sysfs-root=",
-                                                            "--device=", "--dump-config", NULL };
+        for (const char *const *o =
+                             (const char *const[]){ "--help", "--version", "--config=", "--bus=",
+                                                    "--sysfs-root=", "--device=", "--dump-config", NULL };
              *o; o++)
                 assert_non_null(strstr(out, *o));
         assert_int_equal(run(out, sizeof(out), "--version", NULL), 0);
@@ -143,12 +144,13 @@ static void test_bad_config(void **state) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
         char *policy = NULL;
         /* Bad lines are told and skipped; good ones after them count. */
-        Fixture *f = fixture_start("[Policy]\nMinBytes=lots\nDecision=sometimes\nBest=1\n[Nonsense]\na=b\nno line\n"
-                                   "[Limits]\nMaxVMs=-1\nMaxJobs=0\n[Policy]\nDecision=never\n",
-                                   NULL);
+        Fixture *f = fixture_start(
+                        "[Policy]\nMinBytes=lots\nDecision=sometimes\nBest=1\n[Nonsense]\na=b\nno line\n"
+                        "[Limits]\nMaxVMs=-1\nMaxJobs=0\n[Policy]\nDecision=never\n",
+                        NULL);
 
-        assert_true(sd_bus_get_property_string(f->bus, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "Policy", &error,
-                                               &policy) >= 0);
+        assert_true(sd_bus_get_property_string(f->bus, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "Policy",
+                                               &error, &policy) >= 0);
         assert_string_equal(policy, "never");
         free(policy);
         wait_job(f, reserve(f, "a", MIB, 4096).job);

@@ -35,8 +35,9 @@ static void __attribute__((format(printf, 2, 3))) put(const char *text, const ch
 static void put_node(unsigned id, const char *cpus, const char *mem_kib) {
         char meminfo[128];
 
-        snprintf(meminfo, sizeof(meminfo), "\nNode %u MemTotal:       %s kB\nNode %u MemFree:        %s kB\n", id, mem_kib,
-                 id, mem_kib);
+        snprintf(meminfo, sizeof(meminfo),
+                 "\nNode %u MemTotal:       %s kB\nNode %u MemFree:        %s kB\n", id, mem_kib, id,
+                 mem_kib);
         put(cpus, "devices/system/node/node%u/cpulist", id);
         put(meminfo, "devices/system/node/node%u/meminfo", id);
 }
@@ -105,31 +106,37 @@ static void test_odd_machine(void **state) {
         put_pool(8, "16777216", "3\n");
 
         f = start();
-        assert_string_equal(list_nodes(f, buf, sizeof(buf)), "0:/org/tdpd1/node/0 2:/org/tdpd1/node/2 8:/org/tdpd1/node/8 ");
-        assert_true(sd_bus_get_property_string(f->bus, "org.tdpd1", "/org/tdpd1/node/8", "org.tdpd1.Node", "Cpus", &error,
-                                               &s) >= 0);
+        assert_string_equal(list_nodes(f, buf, sizeof(buf)),
+                            "0:/org/tdpd1/node/0 2:/org/tdpd1/node/2 8:/org/tdpd1/node/8 ");
+        assert_true(sd_bus_get_property_string(f->bus, "org.tdpd1", "/org/tdpd1/node/8", "org.tdpd1.Node",
+                                               "Cpus", &error, &s) >= 0);
         assert_string_equal(s, "");
         free(s);
-        assert_true(sd_bus_get_property(f->bus, "org.tdpd1", "/org/tdpd1/node/8", "org.tdpd1.Node", "Pools", &error, &m,
-                                        "a(tttttt)") >= 0);
+        assert_true(sd_bus_get_property(f->bus, "org.tdpd1", "/org/tdpd1/node/8", "org.tdpd1.Node", "Pools",
+                                        &error, &m, "a(tttttt)") >= 0);
         assert_true(sd_bus_message_enter_container(m, 'a', "(tttttt)") > 0);
-        assert_true(sd_bus_message_read(m, "(tttttt)", &size, &total, &avail, &reserved, &surplus, &leased) > 0);
+        assert_true(sd_bus_message_read(m, "(tttttt)", &size, &total, &avail, &reserved, &surplus, &leased) >
+                    0);
         assert_int_equal(size, UINT64_C(16) << 30);
         assert_int_equal(total, 3);
         assert_int_equal(avail, 3);
-        assert_int_equal(sd_bus_message_read(m, "(tttttt)", &size, &total, &avail, &reserved, &surplus, &leased), 0);
+        assert_int_equal(sd_bus_message_read(m, "(tttttt)", &size, &total, &avail, &reserved, &surplus,
+                                             &leased),
+                         0);
         sd_bus_message_unref(m);
 
         /* Nothing is assumed about sizes: these are the ones of this machine. */
-        assert_call_fails(f, ERR("InvalidArgument"), "use one of 4 KiB, 2 MiB, 512 MiB, 16 GiB", "Reserve", "sta{sv}", "a",
-                          UINT64_C(1) << 30, 1, "page-size", "t", UINT64_C(1) << 30);
-        assert_call_fails(f, ERR("NoPages"),
-                          "asked 6 pages of 2 MiB on node 0 (strict), 5 free, 0 reserved on node 0: short of 1;", "Reserve",
-                          "sta{sv}", "a", 6 * HUGE_2M, 2, "page-size", "t", HUGE_2M, "nodes", "s", "0");
-        assert_call_fails(f, ERR("NoPages"), "or take node 0", "Reserve", "sta{sv}", "a", 5 * HUGE_2M, 2, "page-size", "t",
-                          HUGE_2M, "nodes", "s", "2");
-        assert_call_fails(f, ERR("NoSuchNode"), "node 1 is not there: this host has 0,2,8", "Reserve", "sta{sv}", "a", MIB, 1,
-                          "nodes", "s", "1");
+        assert_call_fails(f, ERR("InvalidArgument"), "use one of 4 KiB, 2 MiB, 512 MiB, 16 GiB", "Reserve",
+                          "sta{sv}", "a", UINT64_C(1) << 30, 1, "page-size", "t", UINT64_C(1) << 30);
+        assert_call_fails(
+                        f, ERR("NoPages"),
+                        "asked 6 pages of 2 MiB on node 0 (strict), 5 free, 0 reserved on node 0: short of 1;",
+                        "Reserve", "sta{sv}", "a", 6 * HUGE_2M, 2, "page-size", "t", HUGE_2M, "nodes", "s",
+                        "0");
+        assert_call_fails(f, ERR("NoPages"), "or take node 0", "Reserve", "sta{sv}", "a", 5 * HUGE_2M, 2,
+                          "page-size", "t", HUGE_2M, "nodes", "s", "2");
+        assert_call_fails(f, ERR("NoSuchNode"), "node 1 is not there: this host has 0,2,8", "Reserve",
+                          "sta{sv}", "a", MIB, 1, "nodes", "s", "1");
         fixture_stop(f);
 }
 
@@ -145,8 +152,8 @@ static void test_reserved_by_others(void **state) {
         put("2181\n", "kernel/mm/hugepages/hugepages-2048kB/resv_hugepages");
 
         f = start();
-        assert_call_fails(f, ERR("NoPages"), "2181 free, 2181 reserved on node 1: short of 1;", "Reserve", "sta{sv}", "a",
-                          HUGE_2M, 2, "page-size", "t", HUGE_2M, "nodes", "s", "1");
+        assert_call_fails(f, ERR("NoPages"), "2181 free, 2181 reserved on node 1: short of 1;", "Reserve",
+                          "sta{sv}", "a", HUGE_2M, 2, "page-size", "t", HUGE_2M, "nodes", "s", "1");
         fixture_stop(f);
 }
 
@@ -159,8 +166,8 @@ static void test_pool_appears(void **state) {
         put("0\n", "devices/system/node/online");
         put_node(0, "0\n", "4194304");
         f = start();
-        assert_call_fails(f, ERR("InvalidArgument"), "use one of 4 KiB, in bytes", "Explain", "a{sv}", 2, "bytes", "t",
-                          HUGE_2M, "page-size", "t", HUGE_2M);
+        assert_call_fails(f, ERR("InvalidArgument"), "use one of 4 KiB, in bytes", "Explain", "a{sv}", 2,
+                          "bytes", "t", HUGE_2M, "page-size", "t", HUGE_2M);
         put_pool(0, "2048", "1\n");
         m = manager_call(f, &error, "Explain", "a{sv}", 2, "bytes", "t", HUGE_2M, "page-size", "t", HUGE_2M);
         assert_non_null(m);
@@ -181,8 +188,8 @@ static void test_broken_sysfs(void **state) {
         f = start();
         /* Node 1 has no files at all. */
         assert_string_equal(list_nodes(f, buf, sizeof(buf)), "0:/org/tdpd1/node/0 ");
-        assert_call_fails(f, ERR("InvalidArgument"), "use one of 4 KiB, in bytes", "Explain", "a{sv}", 2, "bytes", "t",
-                          HUGE_2M, "page-size", "t", HUGE_2M);
+        assert_call_fails(f, ERR("InvalidArgument"), "use one of 4 KiB, in bytes", "Explain", "a{sv}", 2,
+                          "bytes", "t", HUGE_2M, "page-size", "t", HUGE_2M);
         put("0-\n", "devices/system/node/online");
         assert_call_fails(f, ERR("Failed"), "cannot be read from", "ListNodes", NULL);
         fixture_stop(f);

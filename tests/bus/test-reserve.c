@@ -118,8 +118,8 @@ static void test_default_page_size(void **state) {
                 snprintf(r.job, sizeof(r.job), "%s", job);
                 sd_bus_message_unref(m);
                 assert_string_equal(wait_job(f, r.job)->result, "done");
-                assert_true(sd_bus_get_property_trivial(f->bus, "org.tdpd1", r.vm, "org.tdpd1.VM", "PageSize", &error,
-                                                        't', &size) >= 0);
+                assert_true(sd_bus_get_property_trivial(f->bus, "org.tdpd1", r.vm, "org.tdpd1.VM",
+                                                        "PageSize", &error, 't', &size) >= 0);
                 assert_int_equal(size, i == 0 ? HUGE_2M : 4096);
         }
         fixture_stop(f);
@@ -158,13 +158,15 @@ static void test_ten_of_sixteen(void **state) {
                 char name[16];
 
                 snprintf(name, sizeof(name), "vm%u", i);
-                assert_true(sd_bus_message_new_method_call(f->bus, &m, "org.tdpd1", MANAGER, "org.tdpd1.Manager",
-                                                           "Reserve") >= 0);
-                assert_true(sd_bus_message_append(m, "sta{sv}", name, slot * HUGE_2M, 1, "page-size", "t", HUGE_2M) >= 0);
+                assert_true(sd_bus_message_new_method_call(f->bus, &m, "org.tdpd1", MANAGER,
+                                                           "org.tdpd1.Manager", "Reserve") >= 0);
+                assert_true(sd_bus_message_append(m, "sta{sv}", name, slot * HUGE_2M, 1, "page-size", "t",
+                                                  HUGE_2M) >= 0);
                 assert_true(sd_bus_call_async(f->bus, NULL, m, on_reserved, &replies, 0) >= 0);
                 sd_bus_message_unref(m);
         }
-        for (uint64_t until = now_usec() + 30000000; (f->n_ends < 10 || replies.good + replies.refused < 16);) {
+        for (uint64_t until = now_usec() + 30000000;
+             (f->n_ends < 10 || replies.good + replies.refused < 16);) {
                 assert_true(now_usec() < until);
                 if (sd_bus_process(f->bus, NULL) == 0)
                         sd_bus_wait(f->bus, 100000);
@@ -186,8 +188,8 @@ static void test_pool_is_exact(void **state) {
         available = pool_grow(4);
         free_before = pool_read("free_hugepages");
         f = fixture_start(NULL, NULL);
-        assert_call_fails(f, ERR("NoPages"), "short of 1;", "Reserve", "sta{sv}", "a", (available + 1) * HUGE_2M, 1,
-                          "page-size", "t", HUGE_2M);
+        assert_call_fails(f, ERR("NoPages"), "short of 1;", "Reserve", "sta{sv}", "a",
+                          (available + 1) * HUGE_2M, 1, "page-size", "t", HUGE_2M);
         assert_pool_free(free_before);
         r = reserve(f, "a", available * HUGE_2M, HUGE_2M);
         assert_string_equal(wait_job(f, r.job)->result, "done");
@@ -250,8 +252,10 @@ static void test_client_disappears(void **state) {
         f = fixture_start("[Workers]\nThreads=1\n", NULL);
         bus = fixture_connect(f->address);
         assert_non_null(bus);
-        assert_true(sd_bus_message_new_method_call(bus, &m, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "Reserve") >= 0);
-        assert_true(sd_bus_message_append(m, "sta{sv}", "a", 256 * MIB, 1, "page-size", "t", UINT64_C(4096)) >= 0);
+        assert_true(sd_bus_message_new_method_call(bus, &m, "org.tdpd1", MANAGER, "org.tdpd1.Manager",
+                                                   "Reserve") >= 0);
+        assert_true(sd_bus_message_append(m, "sta{sv}", "a", 256 * MIB, 1, "page-size", "t",
+                                          UINT64_C(4096)) >= 0);
         assert_true(sd_bus_send(bus, m, NULL) >= 0);
         sd_bus_message_unref(m);
         assert_true(sd_bus_flush(bus) >= 0);

@@ -12,7 +12,7 @@
 static Accounts accounts;
 
 static int setup(void **state) {
-        accounts = (Accounts) { .limits = { .vms = 2, .bytes = 100, .jobs = 1 } };
+        accounts = (Accounts){ .limits = { .vms = 2, .bytes = 100, .jobs = 1 } };
         return 0;
 }
 

@@ -52,7 +52,8 @@ static void test_shipped_file(void **state) {
 
 /* Each key and its default are in the manual. */
 static void test_manual(void **state) {
-        _cleanup_free_ char *shipped = read_all("config/tdpd.conf"), *manual = read_all("docs/man/tdpd.conf.5");
+        _cleanup_free_ char *shipped = read_all("config/tdpd.conf"),
+                            *manual = read_all("docs/man/tdpd.conf.5");
         unsigned n = 0;
         char *save = NULL;
 
@@ -79,8 +80,9 @@ static void test_manual(void **state) {
 static void test_good_values(void **state) {
         Config c;
 
-        load(&c, "# comment\n[Policy]\nDecision=never\nMinBytes = 2G\nMinSavingUSec=0\n[Limits]\nMaxVMs=infinity\n"
-                 "MaxBytes=4096\nMaxJobs=1\n[Workers]\nThreads=1024\n[Access]\nGroup=kvm\n");
+        load(&c,
+             "# comment\n[Policy]\nDecision=never\nMinBytes = 2G\nMinSavingUSec=0\n[Limits]\nMaxVMs=infinity\n"
+             "MaxBytes=4096\nMaxJobs=1\n[Workers]\nThreads=1024\n[Access]\nGroup=kvm\n");
         assert_int_equal(c.decision, DECISION_NEVER);
         assert_int_equal(c.min_bytes, GIB(2));
         assert_int_equal(c.min_saving_usec, 0);
@@ -138,10 +140,8 @@ static void test_no_file(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_shipped_file),
-                cmocka_unit_test(test_manual),
-                cmocka_unit_test(test_good_values),
-                cmocka_unit_test(test_bad_values_keep_defaults),
+                cmocka_unit_test(test_shipped_file), cmocka_unit_test(test_manual),
+                cmocka_unit_test(test_good_values),  cmocka_unit_test(test_bad_values_keep_defaults),
                 cmocka_unit_test(test_no_file),
         };
 

@@ -120,7 +120,8 @@ static void test_broken_files(void **state) {
         put("0\n", "devices/system/node/node2/cpulist");
         put("nonsense", "devices/system/node/node2/meminfo");
         put("", "devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages");
-        put("99999999999999999999999\n", "devices/system/node/node2/hugepages/hugepages-1048576kB/nr_hugepages");
+        put("99999999999999999999999\n",
+            "devices/system/node/node2/hugepages/hugepages-1048576kB/nr_hugepages");
         put("1\n", "devices/system/node/node2/hugepages/hugepages-0kB/nr_hugepages");
         put("1\n", "devices/system/node/node2/hugepages/hugepages-2048kBx/nr_hugepages");
 

@@ -17,10 +17,12 @@ typedef struct Host {
 } Host;
 
 static void host_init(Host *h, size_t n, const uint64_t *free, uint64_t reserved) {
-        *h = (Host) { .table = { .nodes = h->nodes, .n_nodes = n } };
+        *h = (Host){ .table = { .nodes = h->nodes, .n_nodes = n } };
         for (size_t i = 0; i < n; i++) {
-                h->pools[i] = (Pool) { .page_size = MIB(2), .total = free[i], .free = free[i], .reserved = reserved };
-                h->nodes[i] = (Node) {
+                h->pools[i] = (Pool){
+                        .page_size = MIB(2), .total = free[i], .free = free[i], .reserved = reserved
+                };
+                h->nodes[i] = (Node){
                         .id = (unsigned) i,
                         .mem_total = GIB(64),
                         .mem_free = GIB(32),
@@ -30,8 +32,9 @@ static void host_init(Host *h, size_t n, const uint64_t *free, uint64_t reserved
         }
 }
 
-#define HOST(h, reserved, ...)                                                                                       \
-        host_init(h, ELEMENTSOF(((const uint64_t[]) { __VA_ARGS__ })), (const uint64_t[]) { __VA_ARGS__ }, reserved)
+#define HOST(h, reserved, ...)                                                                              \
+        host_init(h, ELEMENTSOF(((const uint64_t[]){ __VA_ARGS__ })), (const uint64_t[]){ __VA_ARGS__ },    \
+                  reserved)
 
 static PlacementRequest request(uint64_t pages, const char *nodes, NumaMode mode) {
         PlacementRequest r = { .bytes = pages * MIB(2), .page_size = MIB(2), .numa_mode = mode };
@@ -44,7 +47,8 @@ static PlacementRequest request(uint64_t pages, const char *nodes, NumaMode mode
 }
 
 /* "0:4 1:2", in pages. */
-static void placed(Host *h, const Claim *claims, size_t n_claims, PlacementRequest req, const char *expected) {
+static void placed(Host *h, const Claim *claims, size_t n_claims, PlacementRequest req,
+                   const char *expected) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
         Placement p = {};
         char text[128] = "";
@@ -54,8 +58,8 @@ static void placed(Host *h, const Claim *claims, size_t n_claims, PlacementReque
         if (r < 0)
                 fail_msg("expected %s, got %s", expected, error.message);
         for (size_t i = 0; i < p.n_parts; i++)
-                snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%u:%u", i > 0 ? " " : "", p.parts[i].node,
-                         (unsigned) (p.parts[i].bytes / p.page_size));
+                snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%u:%u", i > 0 ? " " : "",
+                         p.parts[i].node, (unsigned) (p.parts[i].bytes / p.page_size));
         assert_string_equal(text, expected);
         assert_int_equal(placement_bytes(&p), req.bytes);
         placement_done(&p);
@@ -153,8 +157,10 @@ static void test_never_promised_twice(void **state) {
                         continue;
                 }
                 for (size_t k = 0; k < p.n_parts; k++) {
-                        claims[n++] = (Claim) { .node = p.parts[k].node, .page_size = MIB(2),
-                                                .unallocated = p.parts[k].bytes, .bytes = p.parts[k].bytes };
+                        claims[n++] = (Claim){ .node = p.parts[k].node,
+                                               .page_size = MIB(2),
+                                               .unallocated = p.parts[k].bytes,
+                                               .bytes = p.parts[k].bytes };
                         promised[p.parts[k].node] += p.parts[k].bytes / MIB(2);
                         /* The kernel counts our reservations as well. */
                         for (size_t j = 0; j < 3; j++)
@@ -177,8 +183,9 @@ static void test_never_promised_twice(void **state) {
                         assert_int_equal(promised[0] + promised[1] + promised[2], 40 + 25 + 33);
                         break;
                 }
-                claims[n++] = (Claim) { .node = p.parts[0].node, .page_size = MIB(2), .unallocated = MIB(2),
-                                        .bytes = MIB(2) };
+                claims[n++] = (Claim){
+                        .node = p.parts[0].node, .page_size = MIB(2), .unallocated = MIB(2), .bytes = MIB(2)
+                };
                 promised[p.parts[0].node]++;
                 for (size_t j = 0; j < 3; j++)
                         h.pools[j].reserved++;
@@ -228,7 +235,7 @@ static void test_bad(void **state) {
 
         /* A host without any memory node at all. */
         h.table.n_nodes = 0;
-        req = (PlacementRequest) { .bytes = KIB(4) };
+        req = (PlacementRequest){ .bytes = KIB(4) };
         refused(&h, NULL, 0, req, TDP_ERROR_NO_PAGES, "no node with memory");
 }
 

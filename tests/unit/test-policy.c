@@ -10,7 +10,7 @@
 
 /* 1 GiB of 4K pages on a host that can do all. */
 static PolicyInput good_input(void) {
-        return (PolicyInput) {
+        return (PolicyInput){
                 .bytes = GIB(1),
                 .page_size = KIB(4),
                 .vcpus = 4,
@@ -27,8 +27,8 @@ static PolicyOutput check(const PolicyInput *in, bool build, const char *word) {
         policy_decide(in, &out);
         assert_true(out.n_reasons > 0);
         if (out.build != build || !streq(out.reasons[0].word, word))
-                fail_msg("expected %s (%s), got %s (%s)", build ? "build" : "skip", word, out.build ? "build" : "skip",
-                         out.reasons[0].word);
+                fail_msg("expected %s (%s), got %s (%s)", build ? "build" : "skip", word,
+                         out.build ? "build" : "skip", out.reasons[0].word);
         assert_int_equal(out.pinned_bytes, build ? in->bytes : 0);
         for (size_t i = 0; i < out.n_reasons; i++)
                 assert_true(*out.reasons[i].text != '\0');
@@ -147,8 +147,9 @@ static void test_names(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_asked),    cmocka_unit_test(test_impossible), cmocka_unit_test(test_auto),
-                cmocka_unit_test(test_extremes), cmocka_unit_test(test_names),
+                cmocka_unit_test(test_asked), cmocka_unit_test(test_impossible),
+                cmocka_unit_test(test_auto),  cmocka_unit_test(test_extremes),
+                cmocka_unit_test(test_names),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

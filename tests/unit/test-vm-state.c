@@ -10,8 +10,8 @@
 
 /* Every cell, written down a second time by hand: rows are states, columns events in their order. */
 static void test_all_cells(void **state) {
+        /* clang-format off */
         static const char *const expected[_VM_STATE_MAX] = {
-                /*                populated  attach  start  complete  short  failed  hole  healed  release */
                 [VM_RESERVED]  = "p........",
                 [VM_POPULATED] = ".a.......",
                 [VM_ATTACHED]  = "..B......",
@@ -20,6 +20,7 @@ static void test_all_cells(void **state) {
                 [VM_HEALING]   = "..B....b.",
                 [VM_RELEASED]  = ".........",
         };
+        /* clang-format on */
 
         for (VMState s = 0; s < _VM_STATE_MAX; s++)
                 for (VMEvent e = 0; e < _VM_EVENT_MAX; e++) {
