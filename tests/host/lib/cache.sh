@@ -40,9 +40,10 @@ cached() {
         flock "$lock"
         if [[ ! -e $CACHED ]]; then
                 say "making $name"
-                as_root rm -rf "$target"
+                [[ ! -e $target ]] || as_root rm -rf "$target"
                 # Not in a condition: errexit has to stay on inside the builder.
-                ( set -e; "$@" "$target" ) {lock}>&- >"$log" 2>&1 & BUILDER=$!
+                # It keeps the lock, so that nobody starts the same while an aborted one is still winding up.
+                ( set -e; "$@" "$target" ) >"$log" 2>&1 & BUILDER=$!
                 if ! wait "$BUILDER"; then
                         tail -n 40 "$log" >&2
                         die_host "making $name failed; all of its output is in $log"
@@ -54,17 +55,17 @@ cached() {
         exec {lock}>&-
 }
 
-# Versions not used for a day go; younger ones may belong to another branch or to a run that is just starting.
+# Versions not used for an hour go; younger ones may belong to a run that is just starting.
 cache_expire() {
         local old
         for old in "$CACHE/$1"-*; do
-                [[ $old != "$CACHED" && $old -ot $CACHE/.day ]] || continue
+                [[ $old != "$CACHED" && $old -ot $CACHE/.expired ]] || continue
                 as_root rm -rf "$old"
         done
 }
 
 cache_touch() {
         mkdir -p "$CACHE"
-        touch -d '1 day ago' "$CACHE/.day"
+        touch -d '1 hour ago' "$CACHE/.expired"
         touch -c "$CACHED"
 }

@@ -69,13 +69,14 @@ EOF
         rm -rf "$iso" "$RUN/extra"
 }
 
+# Bochs keeps 2G in memory; what the guest uses beyond goes to a temporary file.
 # clock: sync=none makes time a count of instructions. It is built with its debugger, hence the file with 'c'.
 intel_bochsrc() {
         cat >"$RUN/bochsrc" <<EOF
 plugin_ctrl: unmapped=true, biosdev=true, speaker=false, extfpuirq=true, parallel=false, serial=true
 config_interface: textconfig
 display_library: rfb, options="timeout=0"
-memory: guest=$MEMORY_MB, host=$MEMORY_MB
+memory: guest=$MEMORY_MB, host=$(( MEMORY_MB < 2048 ? MEMORY_MB : 2048 ))
 romimage: file=/usr/share/bochs/BIOS-bochs-latest
 vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest
 boot: cdrom
@@ -107,7 +108,7 @@ intel_start() {
         intel_iso
         intel_bochsrc
 
-        setpriv --pdeathsig KILL -- bochs -q -f "$RUN/bochsrc" -rc "$RUN/debugger" </dev/null >>"$RUN/machine.log" 2>&1 &
+        TMPDIR=$RUN setpriv --pdeathsig KILL -- bochs -q -f "$RUN/bochsrc" -rc "$RUN/debugger" </dev/null >>"$RUN/machine.log" 2>&1 &
         MACHINE=$!
 
         # Bochs' CPU makes the kernel complain early (topology, size of XSAVE): judge from our first process on.

@@ -13,7 +13,7 @@ Boots an emulated host, runs COMMAND on it as root in /root, and exits with its 
   --gtdp off|allow|force  kvm.gtdp= on the kernel's command line; only with --kernel gtdp (default: allow)
   --bare                  do not install the product's packages; modules come from kernel/build-modules
   --cpus N                default 2; intel: 1
-  --memory SIZE           like 3G or 2560M; default 3G; intel: 2G at most, which is its default
+  --memory SIZE           like 3G or 2560M; default 3G; intel: 4G at most
   --nodes N               NUMA nodes; memory and CPUs are split evenly (amd only)
   --hugepages 2M=N,1G=N   reserved at boot, spread over the nodes
   --icount                time counts instructions, 2 ns each (amd only; Bochs always does)
@@ -119,9 +119,9 @@ parse_options() {
                 die_usage "--gtdp: the stock kernel has no such parameter; use --kernel gtdp"
 
         if [[ $ARCH == intel ]]; then
-                CPUS=${given_cpus:-1} MEMORY_MB=${given_memory:-2048}
+                CPUS=${given_cpus:-1} MEMORY_MB=${given_memory:-3072}
                 (( CPUS == 1 )) || die_usage "--cpus $CPUS: the intel host has one CPU"
-                (( MEMORY_MB <= 2048 )) || die_usage "--memory ${MEMORY_MB}M: the intel host has 2G at most"
+                (( MEMORY_MB <= 4096 )) || die_usage "--memory ${MEMORY_MB}M: the intel host has 4G at most"
                 (( NODES == 1 )) || die_usage "--nodes $NODES: the intel host has one node; use --arch amd"
                 (( ! ICOUNT )) || die_usage "--icount: only for --arch amd; time on the intel host is deterministic anyway"
         else

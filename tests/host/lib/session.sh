@@ -10,6 +10,7 @@ BOOT_TIMEOUT=400
 # Signals must leave nothing behind: no machine, no readers, no files.
 session_close() {
         local pid
+        [[ ! ${BUILDER-} ]] || pkill -TERM -P "$BUILDER" || :
         for pid in "${BUILDER-}" "${MACHINE-}" "${STREAMS[@]}"; do
                 [[ ! $pid ]] || kill "$pid" 2>/dev/null || :
         done

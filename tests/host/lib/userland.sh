@@ -44,6 +44,8 @@ image_install_product() {
         as_root mkdir -p "$tree/tmp/debs"
         as_root cp "${DEBS[@]}" "$tree/tmp/debs/"
         as_root chroot "$tree" sh -c 'DEBIAN_FRONTEND=noninteractive LC_ALL=C dpkg -i /tmp/debs/*.deb'
+        # The agent insists on tdpd from here on.
+        as_root touch "$tree/usr/lib/tdp-host/product"
         as_root rm -rf "$tree/tmp/debs" "$tree/usr/sbin/policy-rc.d"
 }
 
