@@ -139,9 +139,17 @@ static int prepare(Manager *m, const VM *joined, int vm_fd, pid_t pid, const VMO
         if (r < 0)
                 return r;
         r = measure(a);
+        if (r == -ESRCH)
+                return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_PROCESS, "the VM's VMM has gone");
         if (r < 0)
-                return r;
+                return sd_bus_error_setf(error, TDP_ERROR_FAILED, "the VM's slots cannot be read: %s",
+                                         strerror(-r));
         decide(m, joined, pid, o, a);
+
+        /* Whoever says "always" is not served with something else. */
+        if (!a->policy.build && o->has_decision && o->decision == DECISION_ALWAYS)
+                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED, "asked to build, and it cannot be: %s",
+                                         a->policy.reasons[0].text);
 
         /* Whether later slots are built is said at the attach, and for the decision we needed one. */
         if (!a->policy.build && auto_slots) {

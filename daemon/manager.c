@@ -90,7 +90,6 @@ static int manager_connect(Manager *m) {
                 r = sd_bus_set_bus_client(m->bus, true);
                 if (r < 0)
                         return log_error_errno(r, "Bus cannot be set up");
-                (void) sd_bus_set_trusted(m->bus, false);
                 r = sd_bus_start(m->bus);
         } else
                 r = sd_bus_open_system(&m->bus);
