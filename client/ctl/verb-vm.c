@@ -13,7 +13,7 @@
 /* The job is under way: wait for its end, then show what came of it. */
 static int finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *vm, struct tdp_job *job) {
         struct progress progress;
-        char built[SIZE_TEXT_MAX], bytes[SIZE_TEXT_MAX];
+        char built[SIZE_TEXT_MAX];
         const struct tdp_value *p;
         int r;
 
@@ -46,10 +46,10 @@ static int finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *v
         if (args->quiet)
                 return EXIT_OK;
 
+        /* Firmware and video memory are built, too: it may be more than the VM has. */
         p = tdp_vm_get_properties(vm);
-        printf("%s: %s, %s of %s built\n", tdp_vm_get_name(vm), tdp_vm_get_state(vm),
-               size_format(tdp_value_get_uint(tdp_value_find(p, "BuiltBytes")), built),
-               size_format(tdp_vm_get_bytes(vm), bytes));
+        printf("%s: %s, %s built\n", tdp_vm_get_name(vm), tdp_vm_get_state(vm),
+               size_format(tdp_value_get_uint(tdp_value_find(p, "BuiltBytes")), built));
         return EXIT_OK;
 }
 

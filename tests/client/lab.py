@@ -15,6 +15,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 TDPCTL = os.environ['TDPCTL']
 FAKE_TDPD = os.environ['FAKE_TDPD']
 FAKE_SYSTEMD = os.environ['FAKE_SYSTEMD']
+VMM = os.environ['VMM']
 TDPD = os.environ.get('TDPD', '')
 
 BUS_CONFIG = '''<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"

@@ -14,7 +14,7 @@ import sys
 import time
 import unittest
 
-from lab import FAKE_SYSTEMD, FAKE_TDPD, Lab, TDPCTL, TDPD, TOP
+from lab import FAKE_SYSTEMD, FAKE_TDPD, Lab, TDPCTL, TDPD, TOP, VMM
 
 VM_KEYS = {
     'name', 'state', 'pid', 'uid', 'bytes', 'page_size', 'nodes', 'decision', 'reasons', 'mapped_bytes', 'pinned_bytes',
@@ -452,6 +452,27 @@ class Real(Lab):
             with self.subTest(words):
                 self.assertIn(f'(org.tdpd1.Error.{error})', self.tdpctl(*words, code=1).stderr)
         self.assertEqual(self.json('vms'), [])
+
+    def vmm(self, *words):
+        result = subprocess.run([VMM, *words], env=self.environment, capture_output=True, text=True)
+        if result.returncode == 77:
+            self.skipTest(result.stdout.strip())
+        return result
+
+    def test_attach_by_descriptor(self):
+        result = self.vmm('attach', 'small')
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertRegex(result.stdout, r'^attached [1-9]\d*$')
+        self.wait_until(lambda: self.json('vms') == [], 'the release of a VM that has gone')
+
+    def test_prefault(self):
+        """With nested paging and a kernel from 6.11 on it maps; elsewhere it says why not."""
+        result = self.vmm('prefault')
+        if result.returncode == 0:
+            self.assertEqual(result.stdout.splitlines()[0], f'mapped once, not held: {4 << 20}')
+            self.assertEqual(result.stdout.splitlines()[1], 'behind the end: No such file or directory: 4096')
+        else:
+            self.assertRegex(result.stdout, 'Operation not supported: .*(6.11|shadow paging)')
 
     def test_run(self):
         """4K memory needs no pool and the stand-in for QEMU no KVM: this runs everywhere."""
