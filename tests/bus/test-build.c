@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Attach and build as the daemon does them, with a stand-in for the kernel's side (standin-handle.c). */
+#include "fixture.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VM_PATH     "/org/tdpd1/vm/db"
+#define SLOTS_BYTES (768 * MIB)
+
+static Fixture *start(const char *scenario) {
+        static char arg[160];
+
+        /* The variable is what fixture_start() runs. */
+        assert_non_null(getenv("TDPD_STANDIN"));
+        assert_int_equal(setenv("TDPD", getenv("TDPD_STANDIN"), 1), 0);
+        snprintf(arg, sizeof(arg), "--device=standin:%s", scenario);
+        return fixture_start(NULL, arg);
+}
+
+/* The job of a call that must succeed. */
+static const char *attach(Fixture *f, pid_t pid, const char *decision) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        static char copy[64];
+        const char *vm, *job;
+        sd_bus_message *m;
+
+        m = manager_call(f, &error, "AttachPid", "sua{sv}", "db", (uint32_t) pid, 1, "decision", "s",
+                         decision);
+        if (!m)
+                fail_msg("AttachPid: %s: %s", error.name, error.message);
+        assert_true(sd_bus_message_read(m, "oo", &vm, &job) > 0);
+        assert_string_equal(vm, VM_PATH);
+        snprintf(copy, sizeof(copy), "%s", job);
+        sd_bus_message_unref(m);
+        return copy;
+}
+
+static const char *build(Fixture *f) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        static char copy[64];
+        const char *job;
+        sd_bus_message *m;
+
+        m = call(f->bus, &error, VM_PATH, "org.tdpd1.VM", "Build", "a{sv}", 0);
+        if (!m)
+                fail_msg("Build: %s: %s", error.name, error.message);
+        assert_true(sd_bus_message_read(m, "o", &job) > 0);
+        snprintf(copy, sizeof(copy), "%s", job);
+        sd_bus_message_unref(m);
+        return copy;
+}
+
+static void assert_state(Fixture *f, const char *expected) {
+        char *s = vm_state(f, VM_PATH);
+
+        assert_string_equal(s, expected);
+        free(s);
+}
+
+static void assert_property(Fixture *f, const char *name, uint64_t expected) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        uint64_t v;
+
+        if (sd_bus_get_property_trivial(f->bus, "org.tdpd1", VM_PATH, "org.tdpd1.VM", name, &error, 't',
+                                        &v) < 0)
+                fail_msg("%s: %s", name, error.message);
+        if (v != expected)
+                fail_msg("%s is %llu instead of %llu", name, (unsigned long long) v,
+                         (unsigned long long) expected);
+}
+
+static void wait_no_vm(Fixture *f) {
+        for (uint64_t until = now_usec() + 2000000; count_vms(f) > 0 && now_usec() < until;)
+                usleep(10000);
+        assert_int_equal(count_vms(f), 0);
+}
+
+static void test_build(void **state) {
+        Fixture *f = start("good");
+        pid_t pid = spawn_vmm(1, 0);
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus_message *m = NULL;
+        const char *word;
+        uint64_t n;
+        uint32_t node;
+
+        assert_string_equal(wait_job(f, attach(f, pid, "always"))->result, "done");
+        assert_state(f, "built");
+        /* All but the read-only slot, each byte once. */
+        assert_property(f, "Bytes", SLOTS_BYTES);
+        assert_property(f, "BuiltBytes", SLOTS_BYTES);
+        assert_property(f, "MappedBytes", SLOTS_BYTES);
+        assert_property(f, "PinnedBytes", SLOTS_BYTES);
+        assert_property(f, "Holes", 0);
+        assert_property(f, "PageSize", HUGE_2M);
+        assert_property(f, "Leaves4K", 1);
+        assert_property(f, "Leaves2M", 2);
+        assert_property(f, "Leaves1G", 3);
+        assert_property(f, "FaultsSinceBuild", 3);
+        assert_property(f, "FaultsOther", 7);
+        assert_property(f, "BuildUSec", 5);
+
+        assert_true(sd_bus_get_property(f->bus, "org.tdpd1", VM_PATH, "org.tdpd1.VM", "HoleReasons", &error,
+                                        &m, "a{st}") >= 0);
+        assert_true(sd_bus_message_read(m, "a{st}", 1, &word, &n) > 0);
+        assert_string_equal(word, "slot");
+        assert_int_equal(n, 8192);
+        m = sd_bus_message_unref(m);
+        assert_true(sd_bus_get_property(f->bus, "org.tdpd1", VM_PATH, "org.tdpd1.VM", "TablePages", &error,
+                                        &m, "a{ut}") >= 0);
+        assert_true(sd_bus_message_read(m, "a{ut}", 1, &node, &n) > 0);
+        assert_int_equal(node, 1);
+        assert_int_equal(n, 11);
+        sd_bus_message_unref(m);
+
+        /* Once more, for the asking. */
+        assert_string_equal(wait_job(f, build(f))->result, "done");
+        assert_state(f, "built");
+
+        reap(pid, SIGKILL);
+        wait_no_vm(f);
+        fixture_stop(f);
+}
+
+static void test_errors_and_signals_on_the_way(void **state) {
+        Fixture *f = start("again");
+
+        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        assert_state(f, "built");
+        assert_property(f, "BuiltBytes", SLOTS_BYTES);
+        fixture_stop(f);
+}
+
+static void test_slot_vanishes(void **state) {
+        Fixture *f = start("slot-vanishes");
+
+        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        assert_property(f, "BuiltBytes", 512 * MIB);
+        fixture_stop(f);
+}
+
+static void build_fails(const char *scenario, const char *error, const char *part) {
+        Fixture *f = start(scenario);
+        const JobEnd *end = wait_job(f, attach(f, spawn_vmm(1, 0), "always"));
+
+        assert_string_equal(end->result, "failed");
+        assert_string_equal(end->error, error);
+        if (!strstr(end->message, part))
+                fail_msg("\"%s\" is not in \"%s\"", part, end->message);
+        /* The VM is still attached, and can be tried again. */
+        assert_state(f, "attached");
+        assert_string_equal(wait_job(f, build(f))->result, "failed");
+        release(f, VM_PATH);
+        assert_int_equal(count_vms(f), 0);
+        fixture_stop(f);
+}
+
+static void test_failing_builds(void **state) {
+        build_fails("fault", ERR("Failed"), "asked to build 805306368 bytes");
+        build_fails("fault", ERR("Failed"), "no accessible memory there");
+        build_fails("no-memory", ERR("Failed"), "RLIMIT_MEMLOCK");
+        build_fails("always-again", ERR("Busy"), "keeps changing its memory slots");
+}
+
+static void test_cancel(void **state) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        Fixture *f = start("never-ends");
+        const char *job = attach(f, spawn_vmm(1, 0), "always");
+        sd_bus_message *m;
+        uint64_t start_usec;
+
+        assert_state(f, "building");
+        assert_null(call(f->bus, &error, VM_PATH, "org.tdpd1.VM", "Build", "a{sv}", 0));
+        assert_error_is(&error, ERR("Busy"), "is building");
+
+        usleep(50000); /* into the system call */
+        start_usec = now_usec();
+        m = call(f->bus, &error, job, "org.tdpd1.Job", "Cancel", NULL);
+        assert_non_null(m);
+        sd_bus_message_unref(m);
+        assert_string_equal(wait_job(f, job)->error, ERR("Canceled"));
+        assert_true(now_usec() - start_usec < 100000);
+        assert_state(f, "attached");
+        fixture_stop(f);
+}
+
+static void test_release_while_building(void **state) {
+        Fixture *f = start("never-ends");
+        pid_t pid = spawn_vmm(1, 0);
+        const char *job = attach(f, pid, "always");
+        uint64_t start_usec = now_usec();
+
+        release(f, VM_PATH);
+        assert_true(now_usec() - start_usec < 200000);
+        assert_string_equal(wait_job(f, job)->result, "canceled");
+        assert_int_equal(count_vms(f), 0);
+
+        /* The VMM dies in the middle. */
+        job = attach(f, pid, "always");
+        reap(pid, SIGKILL);
+        assert_string_equal(wait_job(f, job)->result, "canceled");
+        wait_no_vm(f);
+        fixture_stop(f);
+}
+
+/* SIGTERM ends the daemon in mid-build: fixture_stop() looks at its status. */
+static void test_stop_while_building(void **state) {
+        Fixture *f = start("never-ends");
+
+        (void) attach(f, spawn_vmm(1, 0), "always");
+        fixture_stop(f);
+}
+
+static void test_vm_goes(void **state) {
+        Fixture *f = start("vm-goes");
+        pid_t pid = spawn_vmm(1, 0);
+
+        /* Its VMM lives on. */
+        assert_string_equal(wait_job(f, attach(f, pid, "always"))->result, "done");
+        wait_no_vm(f);
+        assert_int_equal(kill(pid, 0), 0);
+        fixture_stop(f);
+}
+
+static void test_holes(void **state) {
+        char path[] = "/tmp/tdpd-hole-XXXXXX", scenario[64];
+        int fd = mkstemp(path);
+        Fixture *f;
+
+        assert_true(fd >= 0);
+        close(fd);
+        snprintf(scenario, sizeof(scenario), "hole:%s", path);
+        f = start(scenario);
+
+        /* A build that leaves holes is done, and not "built". */
+        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        assert_state(f, "healing");
+        assert_property(f, "Holes", 4096);
+        assert_int_equal(unlink(path), 0);
+        assert_state(f, "built");
+        fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        assert_true(fd >= 0);
+        close(fd);
+        assert_state(f, "healing");
+        assert_string_equal(wait_job(f, build(f))->result, "done");
+        assert_state(f, "healing");
+        unlink(path);
+        fixture_stop(f);
+}
+
+static void attach_fails(const char *scenario, const char *decision, const char *error, const char *part) {
+        Fixture *f = start(scenario);
+
+        assert_call_fails(f, error, part, "AttachPid", "sua{sv}", "db", (uint32_t) spawn_vmm(1, 0), 1,
+                          "decision", "s", decision);
+        assert_int_equal(count_vms(f), 0);
+        fixture_stop(f);
+}
+
+static void test_refused_attaches(void **state) {
+        attach_fails("taken", "auto", ERR("Busy"), "has a handle already");
+        attach_fails("confidential", "auto", ERR("Unsupported"), "confidential");
+        attach_fails("other-version", "auto", ERR("Unsupported"), "another version");
+        attach_fails("shadow", "always", ERR("Unsupported"), "without EPT or NPT");
+}
+
+static void test_skipped_builds(void **state) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        Fixture *f = start("shadow");
+        char *decision;
+
+        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "auto"))->result, "done");
+        assert_state(f, "attached");
+        assert_property(f, "BuiltBytes", 0);
+        assert_true(sd_bus_get_property_string(f->bus, "org.tdpd1", VM_PATH, "org.tdpd1.VM", "Decision",
+                                               &error, &decision) >= 0);
+        assert_string_equal(decision, "skip");
+        free(decision);
+        fixture_stop(f);
+
+        f = start("good");
+        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "never"))->result, "done");
+        assert_state(f, "attached");
+        assert_property(f, "BuiltBytes", 0);
+        /* Asked for later, it is built all the same. */
+        assert_string_equal(wait_job(f, build(f))->result, "done");
+        assert_state(f, "built");
+        fixture_stop(f);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_teardown(test_build, fixture_teardown),
+                cmocka_unit_test_teardown(test_errors_and_signals_on_the_way, fixture_teardown),
+                cmocka_unit_test_teardown(test_slot_vanishes, fixture_teardown),
+                cmocka_unit_test_teardown(test_failing_builds, fixture_teardown),
+                cmocka_unit_test_teardown(test_cancel, fixture_teardown),
+                cmocka_unit_test_teardown(test_release_while_building, fixture_teardown),
+                cmocka_unit_test_teardown(test_stop_while_building, fixture_teardown),
+                cmocka_unit_test_teardown(test_vm_goes, fixture_teardown),
+                cmocka_unit_test_teardown(test_holes, fixture_teardown),
+                cmocka_unit_test_teardown(test_refused_attaches, fixture_teardown),
+                cmocka_unit_test_teardown(test_skipped_builds, fixture_teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
