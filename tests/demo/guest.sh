@@ -65,7 +65,10 @@ kvm_stat() {
 
 # vm_pin PID: in bytes.
 vm_pin() {
-        awk '/^VmPin:/ { print $2 * 1024 }' "/proc/$1/status"
+        local key value
+        while read -r key value _; do
+                [[ $key != VmPin: ]] || echo $(( value * 1024 ))
+        done <"/proc/$1/status"
 }
 
 wait_gone() {
