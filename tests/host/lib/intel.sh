@@ -35,7 +35,7 @@ intel_prepare() {
         key=$( { echo "$KERNEL_KEY $KERNEL"
                  declare -f initramfs_build pack_cpio
                  sha256sum "$(command -v busybox)" "$HERE/guest/initramfs/init"
-                 [[ $KERNEL == stock ]] || sha256sum "$MODULES_DIR"/kvm*.ko
+                 [[ $KERNEL == stock ]] || sha256sum "$MODULES_DIR"/kvm*.ko | sed "s|$RUN||"
                } | hash_stdin)
         cached "initramfs-$KERNEL" "$key" initramfs_build
         cache_touch

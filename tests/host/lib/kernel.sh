@@ -67,16 +67,20 @@ gtdp_modules_prepare() {
         local lock
         [[ -x $ROOT/kernel/build-modules ]] ||
                 die_host "kernel/build-modules is not there: --kernel gtdp needs it; try --kernel stock"
-        MODULES_DIR=$BUILD/modules
-        mkdir -p "$MODULES_DIR"
-        exec {lock}>"$BUILD/modules.lock"
-        flock "$lock"
-        "$ROOT/kernel/build-modules" --out "$MODULES_DIR" {lock}>&- >"$BUILD/modules.log" 2>&1 || {
-                tail -n 40 "$BUILD/modules.log" >&2
-                die_host "kernel/build-modules failed; all of its output is in $BUILD/modules.log"
+        mkdir -p "$BUILD"
+        # The packages and "make modules" use the same folder, so it is built once.
+        "$ROOT/kernel/build-modules" --out "$ROOT/build/modules" >"$RUN/modules.log" 2>&1 || {
+                tail -n 40 "$RUN/modules.log" >&2
+                die_host "kernel/build-modules failed"
         }
+        # Copies: another build may replace them while they are being installed. This is its lock.
+        MODULES_DIR=$RUN/modules
+        mkdir -p "$MODULES_DIR"
+        exec {lock}>"$ROOT/build/modules/.lock"
+        flock "$lock"
+        cp "$ROOT"/build/modules/kvm{,-amd,-intel}.ko "$MODULES_DIR/" ||
+                die_host "kernel/build-modules left no modules in build/modules"
         exec {lock}>&-
-        [[ -e $MODULES_DIR/kvm.ko ]] || die_host "kernel/build-modules left no kvm.ko in $MODULES_DIR"
 }
 
 # Sets SELFTESTS_DIR: the static KVM selftests.

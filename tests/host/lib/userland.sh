@@ -102,7 +102,7 @@ image_prepare() {
                  declare -f image_build image_install_product
                  ( cd "$HERE/guest/rootfs" && find . -type f -exec sha256sum {} + | sort -k2 )
                  (( ! ${#DEBS[@]} )) || sha256sum "${DEBS[@]}" | sed "s|$RUN||"
-                 [[ $flavour != gtdp-bare ]] || sha256sum "$MODULES_DIR"/kvm*.ko
+                 [[ $flavour != gtdp-bare ]] || sha256sum "$MODULES_DIR"/kvm*.ko | sed "s|$RUN||"
                } | hash_stdin)
         cached "image-$flavour.ext4" "$key" image_build
         cache_touch
