@@ -8,7 +8,7 @@
 #include "discover.h"
 #include "format.h"
 #include "log.h"
-#include "process.h"
+#include "slots.h"
 #include "vm.h"
 
 static int on_vmm_gone(sd_event_source *s, int fd, uint32_t revents, void *userdata) {
@@ -59,22 +59,6 @@ static int open_handle(Manager *m, int vm_fd, bool auto_slots, int *ret, sd_bus_
         }
 }
 
-static int measure(Attach *a) {
-        _cleanup_free_ struct kvm_gtdp_slot *slots = NULL;
-        size_t n;
-        int r;
-
-        r = handle_get_slots(a->handle, &slots, &n);
-        if (r < 0)
-                return r;
-        for (size_t i = 0; i < n; i++)
-                if (!(slots[i].flags & KVM_GTDP_SLOT_READONLY)) {
-                        a->bytes += slots[i].size;
-                        a->page_size = MAX_OF(a->page_size, slots[i].page_size);
-                }
-        return 0;
-}
-
 static int check_device(Manager *m, sd_bus_error *error) {
         struct kvm_gtdp_info info;
         int r = handle_get_info(m->options.device, &info);
@@ -96,7 +80,7 @@ static int check_device(Manager *m, sd_bus_error *error) {
         return 0;
 }
 
-static void decide(Manager *m, const VM *joined, pid_t pid, const VMOptions *o, Attach *a) {
+static void decide(Manager *m, const VM *joined, const VMOptions *o, Attach *a) {
         PolicyInput in = {
                 .asked = o->decision,
                 .asked_is_set = o->has_decision,
@@ -115,19 +99,18 @@ static void decide(Manager *m, const VM *joined, pid_t pid, const VMOptions *o, 
                 in.vcpus = joined->options.vcpus;
 
         manager_policy_facts(m, &in);
-        in.memlock_known = process_get_memlock(pid, &in.memlock_limit) >= 0;
         policy_decide(&in, &a->policy);
 }
 
 /* Opens the handle and decides.  Without the device only "never" goes on, and has no handle. */
-static int prepare(Manager *m, const VM *joined, int vm_fd, pid_t pid, const VMOptions *o, Attach *a,
+static int prepare(Manager *m, const VM *joined, int vm_fd, const VMOptions *o, Attach *a,
                    sd_bus_error *error) {
         bool auto_slots = o->auto_slots;
         int r;
 
         r = check_device(m, error);
         if (r < 0) {
-                decide(m, joined, pid, o, a);
+                decide(m, joined, o, a);
                 if (a->policy.n_reasons > 0 && !streq(a->policy.reasons[0].word, "no-device")) {
                         sd_bus_error_free(error);
                         return 0;
@@ -138,18 +121,18 @@ static int prepare(Manager *m, const VM *joined, int vm_fd, pid_t pid, const VMO
         r = open_handle(m, vm_fd, auto_slots, &a->handle, error);
         if (r < 0)
                 return r;
-        r = measure(a);
+        r = slots_measure(a->handle, &a->bytes, &a->page_size);
         if (r == -ESRCH)
                 return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_PROCESS, "the VM's VMM has gone");
         if (r < 0)
                 return sd_bus_error_setf(error, TDP_ERROR_FAILED, "the VM's slots cannot be read: %s",
                                          strerror(-r));
-        decide(m, joined, pid, o, a);
+        decide(m, joined, o, a);
 
         /* Whoever says "always" is not served with something else. */
         if (!a->policy.build && o->has_decision && o->decision == DECISION_ALWAYS)
-                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED, "asked to build, and it cannot be: %s",
-                                         a->policy.reasons[0].text);
+                return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
+                                         "asked to build, and it cannot be: %s", a->policy.reasons[0].text);
 
         /* Whether later slots are built is said at the attach, and for the decision we needed one. */
         if (!a->policy.build && auto_slots) {
@@ -205,7 +188,7 @@ int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_tak
         Job *j;
         int r;
 
-        r = prepare(m, joined, vm_fd, pid, o, &a, error);
+        r = prepare(m, joined, vm_fd, o, &a, error);
         if (r < 0)
                 return r;
 

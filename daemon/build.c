@@ -179,7 +179,7 @@ int build_set_error(Build *b, int result, sd_bus_error *error) {
                       "disk): use memfd, hugetlbfs or anonymous memory";
                 break;
         case -ENOMEM:
-                why = "no memory for page tables, or the VMM may not lock that much: raise its RLIMIT_MEMLOCK";
+                why = "no memory for page tables, or tdpd may not lock that much: its unit needs LimitMEMLOCK=infinity";
                 break;
         case -ESRCH:
                 name = TDP_ERROR_NO_SUCH_PROCESS;

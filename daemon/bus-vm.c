@@ -124,6 +124,14 @@ static int get_state(sd_bus *bus, const char *path, const char *interface, const
         return sd_bus_message_append(reply, "s", vm_state_to_string(vm->state));
 }
 
+static int get_size(sd_bus *bus, const char *path, const char *interface, const char *property,
+                    sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        VM *vm = userdata;
+
+        (void) vm_stats(vm); /* the VMM may have got more memory */
+        return sd_bus_message_append(reply, "t", streq(property, "Bytes") ? vm->bytes : vm->page_size);
+}
+
 static int get_nodes(sd_bus *bus, const char *path, const char *interface, const char *property,
                      sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         _cleanup_free_ char *nodes = NULL;
@@ -239,8 +247,8 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("State", "s", get_state, 0, CHANGES),
         SD_BUS_PROPERTY("Pid", "u", NULL, offsetof(VM, pid), 0),
         SD_BUS_PROPERTY("Uid", "u", NULL, offsetof(VM, uid), CONST),
-        SD_BUS_PROPERTY("Bytes", "t", NULL, offsetof(VM, bytes), CONST),
-        SD_BUS_PROPERTY("PageSize", "t", NULL, offsetof(VM, page_size), CONST),
+        SD_BUS_PROPERTY("Bytes", "t", get_size, 0, 0),
+        SD_BUS_PROPERTY("PageSize", "t", get_size, 0, 0),
         SD_BUS_PROPERTY("Nodes", "s", get_nodes, 0, CONST),
         SD_BUS_PROPERTY("Decision", "s", get_decision, 0, 0),
         SD_BUS_PROPERTY("Reasons", "a(ss)", get_reasons, 0, 0),

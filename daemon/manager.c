@@ -14,6 +14,7 @@
 #include "handle.h"
 #include "job.h"
 #include "log.h"
+#include "process.h"
 #include "vm.h"
 
 #define BUS_NAME "org.tdpd1"
@@ -186,6 +187,8 @@ void manager_policy_facts(Manager *m, PolicyInput *in) {
         in->configured = m->config.decision;
         in->min_bytes = m->config.min_bytes;
         in->min_saving_usec = m->config.min_saving_usec;
+        /* The kernel holds whoever attaches to their limit, so it is ours that counts and not the VMM's. */
+        in->memlock_known = process_get_memlock(getpid(), &in->memlock_limit) >= 0;
         if (handle_get_info(m->options.device, &info) < 0)
                 return;
         in->has_device = true;

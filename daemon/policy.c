@@ -97,8 +97,8 @@ static void decide_auto(const PolicyInput *in, PolicyOutput *o) {
 
         if (in->memlock_known && in->memlock_limit < in->bytes) {
                 reason(o, "not-enough-memory-lock",
-                       "the VMM may lock %" PRIu64 " bytes (RLIMIT_MEMLOCK) and the VM has %" PRIu64
-                       ": raise its limit",
+                       "tdpd may lock %" PRIu64 " bytes (RLIMIT_MEMLOCK) and the VM has %" PRIu64
+                       ": its unit needs LimitMEMLOCK=infinity",
                        in->memlock_limit, in->bytes);
                 return;
         }

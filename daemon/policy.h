@@ -30,7 +30,7 @@ typedef struct PolicyInput {
         bool nx_huge; /* NX huge page mitigation */
         uint32_t max_leaf_level;
 
-        bool memlock_known; /* only once there is a VMM */
+        bool memlock_known; /* tdpd's own: it is tdpd that pins */
         uint64_t memlock_limit;
         bool has_no_pages; /* the request cannot be placed */
 

@@ -8,6 +8,7 @@
 #include "bus-vm.h"
 #include "log.h"
 #include "name.h"
+#include "slots.h"
 
 int vm_check_name(Manager *m, const char *name, sd_bus_error *error) {
         if (!vm_name_is_valid(name))
@@ -124,6 +125,9 @@ const struct kvm_gtdp_stats *vm_stats(VM *vm) {
                 return NULL;
         vm->has_stats = true;
         vm->stats_usec = now;
+        /* A VMM that was attached to early makes its memory later. */
+        if (!vm->memory)
+                (void) slots_measure(vm->handle, &vm->bytes, &vm->page_size);
 
         /* The truth is in the page tables, and the state follows it. */
         if (vm->state == VM_BUILT && vm->stats.hole_bytes > 0)
