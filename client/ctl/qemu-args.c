@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "cleanup.h"
 #include "log.h"
@@ -227,7 +228,7 @@ static void add_memory(struct builder *b, const struct qemu_args *scanned, const
 }
 
 int qemu_args_build(char *const *argv, const struct qemu_args *scanned, const struct qemu_part *parts,
-                    size_t n_parts, int qmp_fd, bool stop, char ***ret) {
+                    size_t n_parts, int config_fd, bool stop, char ***ret) {
         struct builder b = {};
         size_t n = 0;
 
@@ -245,10 +246,8 @@ int qemu_args_build(char *const *argv, const struct qemu_args *scanned, const st
                 add(&b, "kvm");
         }
         add_memory(&b, scanned, parts, n_parts);
-        add(&b, "-chardev");
-        add(&b, "socket,id=tdpd-qmp,fd=%d", qmp_fd);
-        add(&b, "-mon");
-        add(&b, "chardev=tdpd-qmp,mode=control");
+        add(&b, "-readconfig");
+        add(&b, "/proc/self/fd/%d", config_fd);
         if (stop && !scanned->stopped)
                 add(&b, "-S");
 
@@ -265,4 +264,24 @@ char **qemu_args_free(char **argv) {
                 free(argv[i]);
         free(argv);
         return NULL;
+}
+
+/* As options on the command line they would cost the user QEMU's default monitor (Ctrl-A c with -nographic).
+ */
+int qemu_args_open_config(int qmp_fd) {
+        _cleanup_close_ int fd = -1;
+
+        fd = memfd_create("tdpd-qmp", MFD_CLOEXEC);
+        if (fd < 0)
+                return -errno;
+        if (dprintf(fd,
+                    "[chardev \"tdpd-qmp\"]\n"
+                    "  backend = \"socket\"\n"
+                    "  fd = \"%d\"\n"
+                    "[mon \"tdpd-qmp\"]\n"
+                    "  chardev = \"tdpd-qmp\"\n"
+                    "  mode = \"control\"\n",
+                    qmp_fd) < 0)
+                return -errno;
+        return TAKE_FD(fd);
 }

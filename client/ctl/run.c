@@ -88,7 +88,7 @@ static int start_failed(const char *program, int r) {
 static int start_with(struct run *run, const struct tdp_memory *memory) {
         _cleanup_free_ struct qemu_part *parts = NULL;
         _cleanup_free_ int *fds = NULL;
-        _cleanup_close_ int theirs = -1;
+        _cleanup_close_ int theirs = -1, config = -1;
         const struct tdp_memory *m;
         int sockets[2], r;
         char **argv;
@@ -97,7 +97,7 @@ static int start_with(struct run *run, const struct tdp_memory *memory) {
         tdp_memory_foreach (memory, m)
                 n++;
         parts = calloc(n, sizeof(*parts));
-        fds = calloc(n + 2, sizeof(*fds));
+        fds = calloc(n + 3, sizeof(*fds));
         if (!parts || !fds)
                 return start_failed(run->args->positional[0], -ENOMEM);
 
@@ -105,6 +105,9 @@ static int start_with(struct run *run, const struct tdp_memory *memory) {
                 return start_failed(run->args->positional[0], -errno);
         qmp_init(&run->qmp, sockets[0]);
         theirs = sockets[1];
+        config = qemu_args_open_config(theirs);
+        if (config < 0)
+                return start_failed(run->args->positional[0], config);
 
         n = 0;
         tdp_memory_foreach (memory, m) {
@@ -113,9 +116,10 @@ static int start_with(struct run *run, const struct tdp_memory *memory) {
                                                  .fd = tdp_memory_get_fd(m) };
         }
         fds[n] = theirs;
-        fds[n + 1] = -1;
+        fds[n + 1] = config;
+        fds[n + 2] = -1;
 
-        r = qemu_args_build(run->args->positional, &run->scanned, parts, n, theirs, !run->args->no_wait,
+        r = qemu_args_build(run->args->positional, &run->scanned, parts, n, config, !run->args->no_wait,
                             &argv);
         if (r < 0)
                 return start_failed(run->args->positional[0], r);

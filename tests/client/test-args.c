@@ -196,19 +196,19 @@ static void test_qemu_build(void **state) {
                        "q -x -accel kvm -object "
                        "memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "
                        "-m size=1048576B -machine memory-backend=tdpd0 "
-                       "-chardev socket,id=tdpd-qmp,fd=9 -mon chardev=tdpd-qmp,mode=control -S");
+                       "-readconfig /proc/self/fd/9 -S");
         assert_command(argv, (struct qemu_args){ .stopped = true, .accelerator = true, .memory = true },
                        parts, 2, true,
                        "q -x -object "
                        "memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "
                        "-object memory-backend-file,id=tdpd1,size=2097152,mem-path=/proc/self/fd/8,share=on "
                        "-numa node,nodeid=0,memdev=tdpd0 -numa node,nodeid=1,memdev=tdpd1 "
-                       "-chardev socket,id=tdpd-qmp,fd=9 -mon chardev=tdpd-qmp,mode=control");
+                       "-readconfig /proc/self/fd/9");
         assert_command(argv, (struct qemu_args){ .accelerator = true, .memory = true }, parts, 1, false,
                        "q -x -object "
                        "memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "
                        "-machine memory-backend=tdpd0 "
-                       "-chardev socket,id=tdpd-qmp,fd=9 -mon chardev=tdpd-qmp,mode=control");
+                       "-readconfig /proc/self/fd/9");
 }
 
 int main(void) {

@@ -29,7 +29,7 @@ JOB_KEYS = {'id', 'type', 'state', 'vm', 'phase', 'done', 'total'}
 EXPLAIN_KEYS = {'decision', 'reasons', 'plan'}
 REASON_KEYS = {'reason', 'text'}
 
-# A child of tdpctl that is a VMM as far as "run" sees: it speaks QMP on the descriptor of the chardev option.
+# A child of tdpctl that is a VMM as far as "run" sees.
 FAKE_QEMU = TOP / 'tests/client/fake-qemu'
 
 
@@ -59,6 +59,26 @@ class Texts(Lab):
             for option in re.findall(r'--([a-z-]+)', self.tdpctl(verb, '--help').stdout):
                 self.assertIn(f'--{option}', man)
                 self.assertIn(f'--{option}', completion)
+
+    def complete(self, *words):
+        script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tdpctl; echo "${COMPREPLY[@]}"'
+        result = subprocess.run(['bash', '-c', script, 'bash', TOP / 'packaging/completions/tdpctl', 'tdpctl', *words],
+                                env={**self.environment, 'PATH': f'{os.path.dirname(TDPCTL)}:{os.environ["PATH"]}'},
+                                capture_output=True, text=True, check=True)
+        self.assertEqual(result.stderr, '')
+        return result.stdout.split()
+
+    def test_completion(self):
+        self.assertEqual(self.complete('st'), ['status'])
+        self.assertEqual(self.complete(''), verbs())
+        self.assertEqual(self.complete('run', '--dec'), ['--decision'])
+        self.assertEqual(self.complete('run', '--decision', '='), ['auto', 'always', 'never'])
+        self.assertEqual(self.complete('--json', '=', 'sh'), ['short'])
+        self.assertEqual(self.complete('--json', 'vm'), ['vms'])
+        self.assertEqual(self.complete('vms', '--mem'), [])
+        self.start_fake()
+        self.tdpctl('attach', 'db', os.getpid())
+        self.assertEqual(self.complete('show', ''), ['db'])
 
     def test_version(self):
         self.assertEqual(self.tdpctl('--version').stdout.strip(), f'tdpctl {(TOP / "VERSION").read_text().strip()}')
