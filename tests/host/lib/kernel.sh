@@ -55,7 +55,7 @@ kernel_prepare() {
         kernel_version
         package=linux-image-$KVER-unsigned
         version=$(candidates "$package")
-        [[ $version && $version != *'(none)' ]] || die_host "apt does not have $package: run 'apt-get update'"
+        [[ $version && $version != *'(none)' ]] || die_host "apt does not have $package: run 'apt-get update', then scripts/install-deps for the headers of a newer one"
         key=$( { echo "$version" "${HOST_MODULES[@]}"; declare -f kernel_unpack; } | hash_stdin)
         cached kernel "$key" kernel_unpack
         cache_touch

@@ -6,32 +6,42 @@
 USERLAND_PACKAGES=(systemd-sysv dbus udev kmod procps qemu-system-x86 numactl busybox-static strace
                    libnuma1 libjson-c5 libinih1 libprotobuf-c1 libcap-ng0)
 
+# This machine's own sources, so that versions are those that it knows, security updates among them.
+debian_sources() {
+        # shellcheck disable=SC2016  # apt expands these
+        apt-get indextargets --format 'deb $(SITE) $(RELEASE) $(COMPONENT)' \
+                'Created-By: Packages' 'Origin: Debian' 'Architecture: amd64' |
+                grep -E ' bookworm(-updates|-security)? ' | sort -u
+}
+
+# base_build PACKAGE... TARGET
 base_build() {
-        local target=$1 IFS=,
-        shift
-        local packages="$*"
-        as_root mmdebstrap --variant=minbase --format=tar \
+        local target=${*: -1} proxy packages
+        local -a sources options=()
+
+        mapfile -t sources < <(debian_sources)
+        (( ${#sources[@]} )) || { echo "no sources of Debian 12 in apt: run 'apt-get update'"; return 1; }
+        eval "$(apt-config shell proxy Acquire::http::Proxy)"
+        [[ ! ${proxy-} ]] || options+=(--aptopt="Acquire::http::Proxy \"$proxy\"")
+        packages=$(IFS=,; echo "${*:1:$#-1}")
+
+        as_root mmdebstrap --variant=minbase --format=tar "${options[@]}" \
                 --aptopt='Acquire::Languages "none"' \
                 --dpkgopt='path-exclude=/usr/share/man/*' \
                 --dpkgopt='path-exclude=/usr/share/info/*' \
                 --dpkgopt='path-exclude=/usr/share/locale/*' \
                 --dpkgopt='path-exclude=/usr/share/doc/*' \
                 --dpkgopt='path-include=/usr/share/doc/*/copyright' \
-                --include="$packages" bookworm "$target"
+                --include="$packages" bookworm "$target" "${sources[@]}"
         as_root chmod 644 "$target"
-}
-
-# cached() gives the target as the last argument.
-base_build_list() {
-        base_build "${@: -1}" "${@:1:$#-1}"
 }
 
 # Sets BASE_TAR.
 base_prepare() {
         local key packages
         mapfile -t packages < <(printf '%s\n' "${USERLAND_PACKAGES[@]}" "$(product_depends)" | grep . | sort -u)
-        key=$( { candidates "${packages[@]}"; declare -f base_build; } | hash_stdin)
-        cached base.tar "$key" base_build_list "${packages[@]}"
+        key=$( { candidates "${packages[@]}"; debian_sources; declare -f base_build; } | hash_stdin)
+        cached base.tar "$key" base_build "${packages[@]}"
         cache_touch
         BASE_TAR=$CACHED BASE_KEY=$key
 }
