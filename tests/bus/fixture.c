@@ -120,6 +120,19 @@ static void wait_for_name(Fixture *f) {
         }
 }
 
+/* Whoever runs the tests without being root must be a member of the group that may. */
+static const char *own_group_config(void) {
+        static char text[128];
+        struct group *g;
+
+        if (geteuid() == 0)
+                return "";
+        g = getgrgid(getegid());
+        assert_non_null(g);
+        snprintf(text, sizeof(text), "[Access]\nGroup=%s\n", g->gr_name);
+        return text;
+}
+
 Fixture *fixture_start(const char *config, const char *arg) {
         char bus_arg[128], config_arg[128], file[128];
         const char *tdpd = getenv("TDPD");
@@ -135,7 +148,7 @@ Fixture *fixture_start(const char *config, const char *arg) {
         assert_int_equal(chmod(f->dir, 0755), 0); /* other users connect as well */
         snprintf(f->address, sizeof(f->address), "unix:path=%s/bus", f->dir);
         write_file(f->dir, "bus.conf", bus_config, f->dir);
-        write_file(f->dir, "tdpd.conf", "%s", config ? config : "");
+        write_file(f->dir, "tdpd.conf", "%s%s", config ? config : "", own_group_config());
 
         snprintf(file, sizeof(file), "--config-file=%s/bus.conf", f->dir);
         f->bus_pid = spawn((char *[]){ (char *) "dbus-daemon", file, (char *) "--nofork", NULL });
