@@ -112,7 +112,7 @@ void vm_event(VM *vm, VMEvent e) {
 }
 
 const struct kvm_gtdp_stats *vm_stats(VM *vm) {
-        uint64_t now;
+        uint64_t now = 0;
 
         if (vm->handle < 0)
                 return NULL;
