@@ -204,7 +204,7 @@ static int refuse(const NodeTable *t, const Claim *claims, size_t n_claims, cons
                   uint64_t page_size, const Candidate *c, size_t n, sd_bus_error *error) {
         _cleanup_free_ char *have = NULL, *fit = NULL, *nodes = NULL;
         uint64_t available = sum_available(c, n), need = req->bytes, lacking;
-        char hint[160];
+        char hint[200];
         IdSet ids = {};
 
         if (req->numa_mode == NUMA_INTERLEAVE) {
@@ -227,8 +227,9 @@ static int refuse(const NodeTable *t, const Claim *claims, size_t n_claims, cons
                 snprintf(hint, sizeof(hint), "ask for less, or free memory there");
         else
                 snprintf(hint, sizeof(hint),
-                         "free some, or grow the pool: /sys/devices/system/node/node%s/hugepages/hugepages-%" PRIu64
-                         "kB/nr_hugepages",
+                         "free some, or grow the pool%s: "
+                         "/sys/devices/system/node/node%s/hugepages/hugepages-%" PRIu64 "kB/nr_hugepages",
+                         page_size >= GIB(1) ? " (at boot, as free memory is in smaller pieces later)" : "",
                          n == 1 ? nodes : "N", page_size / 1024);
 
         return sd_bus_error_setf(error, TDP_ERROR_NO_PAGES,
