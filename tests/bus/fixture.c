@@ -244,7 +244,8 @@ Reservation reserve(Fixture *f, const char *name, uint64_t bytes, uint64_t page_
         sd_bus_message *m;
         Reservation r;
 
-        m = manager_call(f, &error, "Reserve", "sta{sv}", name, bytes, 1, "page-size", "t", page_size);
+        m = manager_call(f, &error, "Reserve", "sta{sv}", name, bytes, 2, "page-size", "t", page_size,
+                         "nodes", "s", "0");
         if (!m)
                 fail_msg("Reserve: %s: %s", error.name, error.message);
         assert_true(sd_bus_message_read(m, "oo", &vm, &job) > 0);

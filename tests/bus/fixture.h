@@ -61,7 +61,7 @@ sd_bus_message *call(sd_bus *bus, sd_bus_error *error, const char *path, const c
         } while (0)
 void assert_error_is(sd_bus_error *e, const char *name, const char *part);
 
-/* Reserve, and give the paths; the call must succeed. */
+/* Reserve on node 0, and give the paths; the call must succeed. */
 typedef struct Reservation {
         char vm[128];
         char job[64];

@@ -108,7 +108,8 @@ static void test_default_page_size(void **state) {
                 sd_bus_error error = SD_BUS_ERROR_NULL;
                 /* The second one does not fit into the pool any more. */
                 sd_bus_message *m = manager_call(f, &error, "Reserve", "sta{sv}", i == 0 ? "a" : "b",
-                                                 (available - i * (available - 1)) * HUGE_2M, 0);
+                                                 (available - i * (available - 1)) * HUGE_2M, 1, "nodes",
+                                                 "s", "0");
                 const char *vm, *job;
 
                 if (!m)
@@ -160,8 +161,8 @@ static void test_ten_of_sixteen(void **state) {
                 snprintf(name, sizeof(name), "vm%u", i);
                 assert_true(sd_bus_message_new_method_call(f->bus, &m, "org.tdpd1", MANAGER,
                                                            "org.tdpd1.Manager", "Reserve") >= 0);
-                assert_true(sd_bus_message_append(m, "sta{sv}", name, slot * HUGE_2M, 1, "page-size", "t",
-                                                  HUGE_2M) >= 0);
+                assert_true(sd_bus_message_append(m, "sta{sv}", name, slot * HUGE_2M, 2, "page-size", "t",
+                                                  HUGE_2M, "nodes", "s", "0") >= 0);
                 assert_true(sd_bus_call_async(f->bus, NULL, m, on_reserved, &replies, 0) >= 0);
                 sd_bus_message_unref(m);
         }
@@ -189,7 +190,7 @@ static void test_pool_is_exact(void **state) {
         free_before = pool_read("free_hugepages");
         f = fixture_start(NULL, NULL);
         assert_call_fails(f, ERR("NoPages"), "short of 1;", "Reserve", "sta{sv}", "a",
-                          (available + 1) * HUGE_2M, 1, "page-size", "t", HUGE_2M);
+                          (available + 1) * HUGE_2M, 2, "page-size", "t", HUGE_2M, "nodes", "s", "0");
         assert_pool_free(free_before);
         r = reserve(f, "a", available * HUGE_2M, HUGE_2M);
         assert_string_equal(wait_job(f, r.job)->result, "done");
