@@ -40,6 +40,7 @@ typedef struct Guest {
 
         void *memory;
         uint64_t size;
+        int memory_fd;
 } Guest;
 
 uint64_t level_size(int level);
@@ -51,8 +52,11 @@ uint64_t free_pages(int level);
 void guest_new(Guest *ret, int level, uint64_t size, unsigned n_vcpus);
 void guest_free(Guest *g);
 
-/* Allocates and zeroes all of the memory, as its owner. */
-void guest_populate(Guest *g);
+/*
+ * Allocates and zeroes all of the memory: as its owner, or as somebody else who has the same file, which
+ * leaves the owner's page tables empty.
+ */
+void guest_populate(Guest *g, bool elsewhere);
 
 /* The guest writes to each 4K page of its memory once. */
 void guest_touch(Guest *g, unsigned vcpu);

@@ -45,7 +45,7 @@ typedef struct Result {
 static struct {
         const char *arch, *json;
         int method, level; /* -1 and 0: all of them */
-        bool foreign;
+        bool foreign, elsewhere;
         unsigned repeat;
         uint64_t size;
 } arg = {
@@ -100,7 +100,7 @@ static Result measure(Method method, int level, double scale) {
 
         guest_new(&g, level, guest_size(level), n_vcpus);
         populate = ticks();
-        guest_populate(&g);
+        guest_populate(&g, arg.elsewhere);
         populate = ticks() - populate;
 
         if (method == METHOD_TOUCH_FIRST)
@@ -253,6 +253,7 @@ static void usage(FILE *f) {
               "  --size MIB         memory of the guest with 4K pages (default: 256)\n"
               "  --repeat N         take the median of N runs (default: 3)\n"
               "  --foreign          gtdp: build from a process that has not the memory mapped\n"
+              "  --elsewhere        populate through another mapping of the same file, as tdpd does\n"
               "  --arch NAME        what the results say of the host\n"
               "  --json FILE        write the results to FILE\n",
               f);
@@ -260,15 +261,11 @@ static void usage(FILE *f) {
 
 static void parse_argv(int argc, char **argv) {
         static const struct option options[] = {
-                { "method", required_argument, NULL, 'm' },
-                { "page-size", required_argument, NULL, 'p' },
-                { "size", required_argument, NULL, 's' },
-                { "repeat", required_argument, NULL, 'r' },
-                { "foreign", no_argument, NULL, 'f' },
-                { "arch", required_argument, NULL, 'a' },
-                { "json", required_argument, NULL, 'j' },
-                { "help", no_argument, NULL, 'h' },
-                {},
+                { "method", required_argument, NULL, 'm' }, { "page-size", required_argument, NULL, 'p' },
+                { "size", required_argument, NULL, 's' },   { "repeat", required_argument, NULL, 'r' },
+                { "foreign", no_argument, NULL, 'f' },      { "elsewhere", no_argument, NULL, 'e' },
+                { "arch", required_argument, NULL, 'a' },   { "json", required_argument, NULL, 'j' },
+                { "help", no_argument, NULL, 'h' },         {},
         };
         int c;
 
@@ -293,6 +290,9 @@ static void parse_argv(int argc, char **argv) {
                         break;
                 case 'f':
                         arg.foreign = true;
+                        break;
+                case 'e':
+                        arg.elsewhere = true;
                         break;
                 case 'a':
                         arg.arch = optarg;

@@ -51,8 +51,7 @@ uint64_t free_pages(int level) {
 }
 
 /* Flat 32-bit code without paging: runs on any TDP hardware and needs no page tables of its own. */
-static void write_code(Guest *g) {
-        uint32_t size = (uint32_t) g->size;
+static void write_code(void *memory, uint32_t size) {
         uint8_t code[] = {
                 0x31, 0xdb,                   /*    xor ebx, ebx */
                 0x88, 0x03,                   /* 1: mov [ebx], al */
@@ -63,7 +62,7 @@ static void write_code(Guest *g) {
         };
 
         memcpy(code + 12, &size, sizeof(size));
-        memcpy((uint8_t *) g->memory + CODE_GPA, code, sizeof(code));
+        memcpy((uint8_t *) memory + CODE_GPA, code, sizeof(code));
 }
 
 static void add_vcpu(Guest *g) {
@@ -127,7 +126,7 @@ void guest_new(Guest *ret, int level, uint64_t size, unsigned n_vcpus) {
         ret->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (ret->memory == MAP_FAILED)
                 die("mmap of the guest's memory");
-        close(fd);
+        ret->memory_fd = fd;
 
         region.userspace_addr = (uintptr_t) ret->memory;
         if (ioctl(ret->vm_fd, KVM_SET_USER_MEMORY_REGION, &region) < 0)
@@ -146,12 +145,22 @@ void guest_free(Guest *g) {
         close(g->vm_fd);
         close(g->kvm_fd);
         munmap(g->memory, g->size);
+        close(g->memory_fd);
 }
 
-void guest_populate(Guest *g) {
-        if (madvise(g->memory, g->size, MADV_POPULATE_WRITE) < 0)
+void guest_populate(Guest *g, bool elsewhere) {
+        void *p = g->memory;
+
+        if (elsewhere) {
+                p = mmap(NULL, g->size, PROT_READ | PROT_WRITE, MAP_SHARED, g->memory_fd, 0);
+                if (p == MAP_FAILED)
+                        die("mmap of the guest's memory");
+        }
+        if (madvise(p, g->size, MADV_POPULATE_WRITE) < 0)
                 die("MADV_POPULATE_WRITE");
-        write_code(g);
+        write_code(p, (uint32_t) g->size);
+        if (elsewhere)
+                munmap(p, g->size);
 }
 
 void guest_touch(Guest *g, unsigned vcpu) {
