@@ -44,7 +44,7 @@ static unsigned distance(const char *a, const char *b) {
 
 const char *suggest(const char *word, const char *const *first, size_t n, size_t stride) {
         const char *best = NULL;
-        unsigned best_distance = WORD_MAX;
+        unsigned best_distance = WORD_MAX, allowed;
         size_t length = strlen(word);
 
         for (size_t i = 0; i < n; i++) {
@@ -59,6 +59,7 @@ const char *suggest(const char *word, const char *const *first, size_t n, size_t
                 }
         }
 
-        /* A third of the word may be wrong, and one letter of the shortest. */
-        return best_distance <= 1 + length / 3 && best_distance < length ? best : NULL;
+        /* One slip in a short word, and one more for each three letters beyond. */
+        allowed = length <= 4 ? 1 : length <= 7 ? 2 : 3;
+        return best_distance <= allowed && best_distance < length ? best : NULL;
 }

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -89,3 +90,19 @@ class Lab(unittest.TestCase):
 
     def json(self, *words, **options):
         return json.loads(self.tdpctl(*words, '--json', **options).stdout)
+
+
+def main():
+    """Runs the classes of the command line. Each test is counted, in cmocka's words, which tests/check understands; if
+    all were skipped, so is the whole."""
+    program = unittest.main(verbosity=2, exit=False)
+    result = program.result
+    for test, reason in result.skipped:
+        name = test.id().split('.')[-1]
+        print(f'[ RUN      ] {name}\n{reason}\n[  SKIPPED ] {name}')
+    if not result.wasSuccessful():
+        raise SystemExit(1)
+    if result.skipped and len(result.skipped) == result.testsRun:
+        print(result.skipped[0][1], file=sys.stderr)
+        raise SystemExit(77)
+    print(f'[  PASSED  ] {result.testsRun - len(result.skipped)} test(s).')

@@ -7,14 +7,14 @@
 
 import json
 import os
+import pathlib
 import re
+import shutil
 import signal
 import subprocess
-import sys
 import time
-import unittest
 
-from lab import FAKE_SYSTEMD, FAKE_TDPD, Lab, TDPCTL, TDPD, TOP, VMM
+from lab import FAKE_SYSTEMD, Lab, TDPCTL, TDPD, TOP, VMM, main
 
 VM_KEYS = {
     'name', 'state', 'pid', 'uid', 'bytes', 'page_size', 'nodes', 'decision', 'reasons', 'mapped_bytes', 'pinned_bytes',
@@ -211,6 +211,21 @@ class Contract(Lab):
         self.assertEqual(self.json('release', 'db'), [{'name': 'db', 'released': True}])
         self.assertEqual(self.json('vms'), [])
 
+    def test_other_host(self):
+        """Over SSH, of which a stand-in is enough: it runs the far end here."""
+        bridge = shutil.which('systemd-stdio-bridge')
+        if not bridge:
+            self.skipTest('systemd-stdio-bridge is not installed')
+        ssh = self.folder / 'ssh'
+        ssh.write_text(f'#!/bin/sh\necho "$@" >>{self.folder}/ssh.log\nexec {bridge} --bus-path="$FAR_BUS"\n')
+        ssh.chmod(0o755)
+        self.environment.update(PATH=f'{self.folder}:{self.environment["PATH"]}',
+                                FAR_BUS=self.environment['DBUS_SYSTEM_BUS_ADDRESS'],
+                                DBUS_SYSTEM_BUS_ADDRESS='unix:path=/nonexistent')
+        self.assertEqual(self.json('-H', 'me@far', 'vms'), [])
+        self.assertIn('me@far', (self.folder / 'ssh.log').read_text())
+        self.tdpctl('vms', code=3)
+
     def test_short_json_is_one_line(self):
         self.assertEqual(self.tdpctl('nodes', '--json=short').stdout.count('\n'), 1)
 
@@ -281,8 +296,8 @@ class Jobs(Lab):
 
     def test_daemon_hangs(self):
         process = self.spawn(TDPCTL, 'attach', 'hang', os.getpid(), stderr=subprocess.PIPE, text=True)
-        status = f'/proc/{self.daemon.pid}/stat'
-        self.wait_until(lambda: open(status).read().rsplit(')')[1].split()[0] == 'T', 'the daemon to hang')
+        stat = pathlib.Path(f'/proc/{self.daemon.pid}/stat')
+        self.wait_until(lambda: stat.read_text().rsplit(')')[1].split()[0] == 'T', 'the daemon to hang')
         process.send_signal(signal.SIGINT)
         time.sleep(3)
         process.send_signal(signal.SIGINT)
@@ -505,7 +520,7 @@ class Real(Lab):
 
     def test_run_qemu(self):
         """A real QEMU takes its memory from a real tdpd."""
-        if subprocess.run(['which', 'qemu-system-x86_64'], capture_output=True).returncode != 0:
+        if not shutil.which('qemu-system-x86_64'):
             self.skipTest('qemu-system-x86_64 is not installed')
         process = self.spawn(TDPCTL, 'run', '--memory=32M', '--page-size=4K', '--decision=never', '--name=db', '--',
                              'qemu-system-x86_64', '-accel', 'tcg', '-display', 'none', '-machine', 'q35', stderr=subprocess.PIPE,
@@ -514,9 +529,10 @@ class Real(Lab):
         while 'on demand' not in (line := process.stderr.readline()):
             self.assertNotEqual(line, '', 'tdpctl ended')
         self.assertEqual([v['state'] for v in self.json('vms')], ['populated'])
-        children = f'/proc/{process.pid}/task/{process.pid}/children'
-        qemu = int(self.wait_until(lambda: open(children).read(), 'QEMU'))
-        shared = lambda: [line for line in open(f'/proc/{qemu}/maps') if 'memfd:' in line and ' rw-s ' in line]
+        children = pathlib.Path(f'/proc/{process.pid}/task/{process.pid}/children')
+        qemu = int(self.wait_until(children.read_text, 'QEMU'))
+        maps = pathlib.Path(f'/proc/{qemu}/maps')
+        shared = lambda: [line for line in maps.read_text().splitlines() if 'memfd:' in line and ' rw-s ' in line]
         start, end = self.wait_until(shared, "the guest's memory")[0].split()[0].split('-')
         self.assertEqual(int(end, 16) - int(start, 16), 32 << 20)
         process.send_signal(signal.SIGTERM)
@@ -525,4 +541,4 @@ class Real(Lab):
 
 
 if __name__ == '__main__':
-    unittest.main(verbosity=2)
+    main()
