@@ -9,6 +9,8 @@
 #define MANAGER TDP_SERVICE ".Manager"
 #define VM      TDP_SERVICE ".VM"
 
+#define RELEASE_USEC UINT64_C(180000000)
+
 int vm_new(struct tdp_ctx *ctx, const char *name, const char *path, struct tdp_vm **ret) {
         _cleanup_(tdp_vm_freep) struct tdp_vm *vm = NULL;
 
@@ -251,6 +253,7 @@ TDP_EXPORT int tdp_vm_build(struct tdp_vm *vm, const struct tdp_options *options
 
 TDP_EXPORT int tdp_vm_release(struct tdp_vm *vm) {
         _cleanup_(sd_bus_message_unrefp) sd_bus_message *m = NULL;
+        uint64_t saved;
         int r;
 
         r = bus_new_call(vm->ctx, TDP_PATH, MANAGER, "Release", &m);
@@ -261,5 +264,11 @@ TDP_EXPORT int tdp_vm_release(struct tdp_vm *vm) {
         if (r < 0)
                 return ctx_fail(vm->ctx, r, NULL, "Release: %s", strerror(-r));
 
-        return bus_call_message(vm->ctx, m, "Release", NULL);
+        /* Answered when pins and pages are back, which takes its time for terabytes. */
+        saved = vm->ctx->timeout_usec;
+        if (saved == 0)
+                vm->ctx->timeout_usec = RELEASE_USEC;
+        r = bus_call_message(vm->ctx, m, "Release", NULL);
+        vm->ctx->timeout_usec = saved;
+        return r;
 }

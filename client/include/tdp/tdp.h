@@ -200,7 +200,10 @@ const struct tdp_value *tdp_vm_get_properties(const struct tdp_vm *vm);
 /* Builds (again) all slots. */
 int tdp_vm_build(struct tdp_vm *vm, const struct tdp_options *options, struct tdp_job **ret_job);
 
-/* Lets pins, memory and the kernel's handle go. A running guest goes on. */
+/*
+ * Lets pins, memory and the kernel's handle go. A running guest goes on. Returns when pins and pages are
+ * back; the default timeout is 3 min here.
+ */
 int tdp_vm_release(struct tdp_vm *vm);
 
 /*
