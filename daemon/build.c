@@ -181,6 +181,9 @@ int build_set_error(Build *b, int result, sd_bus_error *error) {
         case -ENOMEM:
                 why = "no memory for page tables, or tdpd may not lock that much: its unit needs LimitMEMLOCK=infinity";
                 break;
+        case -EIO:
+                why = "KVM has given this VM up: the kernel's log says why";
+                break;
         case -ESRCH:
                 name = TDP_ERROR_NO_SUCH_PROCESS;
                 why = "the VM or its VMM has gone";
