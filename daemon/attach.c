@@ -160,6 +160,7 @@ static void unwatch(VM *vm) {
         vm->handle = safe_close(vm->handle);
         vm->pidfd = safe_close(vm->pidfd);
         vm->pid = 0;
+        vm->has_stats = false;
 }
 
 /* The job that tells of the end, with or without work to do. */

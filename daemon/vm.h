@@ -46,7 +46,8 @@ struct VM {
         uint64_t generation;
 
         bool has_stats;
-        uint64_t stats_usec;
+        uint64_t stats_usec; /* when they were read, and how long it took */
+        uint64_t stats_cost_usec;
         struct kvm_gtdp_stats stats;
 
         Charge charge;
@@ -64,7 +65,7 @@ VM *vm_find_by_pid(Manager *m, pid_t pid);
 int vm_check_name(Manager *m, const char *name, sd_bus_error *error);
 
 void vm_event(VM *vm, VMEvent e);
-/* Reads the kernel's statistics, at most once for each turn of the event loop.  NULL without a handle. */
+/* Reads the kernel's statistics, or has them from shortly before.  NULL without a handle. */
 const struct kvm_gtdp_stats *vm_stats(VM *vm);
 
 /* reserve.c: the VM's job populates. */
