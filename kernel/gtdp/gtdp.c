@@ -13,6 +13,7 @@
 #include <linux/poll.h>
 #include <linux/sched/mm.h>
 #include <linux/uaccess.h>
+#include <linux/userfaultfd_k.h>
 
 #include "gtdp_internal.h"
 #include "cpuid.h"
@@ -96,7 +97,7 @@ void __kvm_gtdp_count_fault(struct kvm *kvm, gfn_t gfn, int as_id)
 		atomic64_inc(&gtdp->faults_other);
 }
 
-void __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range)
+bool __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range, bool flush)
 {
 	struct kvm_gtdp *gtdp = kvm->arch.gtdp;
 	u64 lost;
@@ -104,25 +105,29 @@ void __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range)
 	lockdep_assert_held_write(&kvm->mmu_lock);
 
 	if (!gtdp || range->slot->as_id)
-		return;
+		return flush;
 
 	lost = gtdp_built_bytes(gtdp, range->start, range->end);
 	atomic64_add(lost, &gtdp->lost_bytes[KVM_GTDP_HOLE_NOTIFIER]);
-	gtdp_pin_drop(gtdp, kvm, range->start, range->end);
+	gtdp_pin_drop(gtdp, kvm, range->start, range->end,
+		      range->may_block ? GTDP_YIELD_MMU_LOCK : GTDP_YIELD_NONE, &flush);
+	return flush;
 }
 
 void __kvm_gtdp_flush_slot(struct kvm *kvm, struct kvm_memory_slot *slot)
 {
 	struct kvm_gtdp *gtdp = kvm->arch.gtdp;
 	gfn_t start = slot->base_gfn, end = start + slot->npages;
+	bool flush = false;
 
 	if (!gtdp || slot->as_id)
 		return;
 
 	atomic64_add(gtdp_built_bytes(gtdp, start, end), &gtdp->lost_bytes[KVM_GTDP_HOLE_SLOT]);
+	/* If this fails, what is left of it shows as a hole. */
 	gtdp_built_remove(gtdp, start, end);
 	/* No builder is left in the slot: all have seen it go invalid. */
-	gtdp_pin_drop(gtdp, kvm, start, end);
+	gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_SLEEP, &flush);
 }
 
 void __kvm_gtdp_flush_all(struct kvm *kvm)
@@ -137,6 +142,33 @@ void __kvm_gtdp_flush_all(struct kvm *kvm)
 	wake_up_poll(&gtdp->wait, EPOLLHUP | EPOLLERR);
 }
 
+/* Not of the ABI: nothing there that could be built. */
+#define KVM_GTDP_BUILD_SKIP	BIT(31)
+
+/*
+ * How to build a slot for which nobody asks.  This runs in the VMM's ioctl, with
+ * slots_lock held: it must not wait for userfaultfd, which the very same thread
+ * may be serving.  Device memory is not ours to map.
+ */
+static u32 auto_flags(struct kvm *kvm, const struct kvm_memory_slot *slot)
+{
+	unsigned long start = slot->userspace_addr;
+	unsigned long end = start + (slot->npages << PAGE_SHIFT);
+	struct vm_area_struct *vma;
+	u32 flags = 0;
+
+	mmap_read_lock(kvm->mm);
+	for (vma = find_vma(kvm->mm, start); vma && vma->vm_start < end;
+	     vma = find_vma(kvm->mm, vma->vm_end)) {
+		if (vma->vm_flags & (VM_IO | VM_PFNMAP))
+			flags |= KVM_GTDP_BUILD_SKIP;
+		if (userfaultfd_armed(vma))
+			flags |= KVM_GTDP_BUILD_PRESENT;
+	}
+	mmap_read_unlock(kvm->mm);
+	return flags;
+}
+
 void __kvm_gtdp_commit_slot(struct kvm *kvm, const struct kvm_memory_slot *new,
 			    enum kvm_mr_change change)
 {
@@ -149,6 +181,10 @@ void __kvm_gtdp_commit_slot(struct kvm *kvm, const struct kvm_memory_slot *new,
 	if (change != KVM_MR_CREATE && change != KVM_MR_MOVE)
 		return;
 	if (new->as_id || !gtdp_is_user_slot(new) || (new->flags & KVM_MEM_READONLY))
+		return;
+
+	range.flags = auto_flags(kvm, new);
+	if (range.flags & KVM_GTDP_BUILD_SKIP)
 		return;
 
 	range.gpa = new->base_gfn << PAGE_SHIFT;
@@ -182,6 +218,23 @@ int kvm_gtdp_init_vm(struct kvm *kvm)
 	kvm->arch.gtdp = gtdp;
 	return 0;
 }
+
+/*
+ * The VM is about to become confidential: its memory is not ours to map.  Returns
+ * false if it has a global mapping already.
+ */
+bool kvm_gtdp_refuse(struct kvm *kvm)
+{
+	bool ok;
+
+	mutex_lock(&kvm->slots_lock);
+	ok = !kvm->arch.gtdp;
+	if (ok)
+		kvm->arch.gtdp_refused = true;
+	mutex_unlock(&kvm->slots_lock);
+	return ok;
+}
+EXPORT_SYMBOL_GPL(kvm_gtdp_refuse);
 
 void kvm_gtdp_destroy_vm(struct kvm *kvm)
 {
@@ -233,6 +286,7 @@ static int gtdp_ioctl_build(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_g
 static int gtdp_ioctl_release(struct kvm *kvm, struct kvm_gtdp *gtdp,
 			      struct kvm_gtdp_range *range)
 {
+	bool flush = false;
 	gfn_t start, end;
 	int r;
 
@@ -247,7 +301,7 @@ static int gtdp_ioctl_release(struct kvm *kvm, struct kvm_gtdp *gtdp,
 	if (r)
 		return r;
 
-	gtdp_pin_drop(gtdp, kvm, start, end);
+	gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_SLEEP, &flush);
 
 	range->gpa += range->size;
 	range->size = 0;
@@ -386,6 +440,10 @@ static long gtdp_handle_ioctl(struct file *file, unsigned int cmd, unsigned long
 		r = -ESRCH;
 		goto out;
 	}
+	if (kvm->vm_dead) {
+		r = -EIO;
+		goto out;
+	}
 
 	switch (cmd) {
 	case KVM_GTDP_GET_SLOTS:
@@ -476,10 +534,10 @@ static struct kvm_gtdp *gtdp_claim(struct kvm *kvm, u32 flags)
 
 	mutex_lock(&kvm->slots_lock);
 	gtdp = kvm->arch.gtdp;
-	if (gtdp && gtdp->has_handle) {
+	if (kvm->arch.gtdp_refused || (gtdp && gtdp->has_handle)) {
 		mutex_unlock(&kvm->slots_lock);
 		gtdp_put(new);
-		return ERR_PTR(-EBUSY);
+		return ERR_PTR(kvm->arch.gtdp_refused ? -EOPNOTSUPP : -EBUSY);
 	}
 	if (!gtdp) {
 		gtdp = new;
@@ -491,6 +549,8 @@ static struct kvm_gtdp *gtdp_claim(struct kvm *kvm, u32 flags)
 	}
 	gtdp->has_handle = true;
 	kref_get(&gtdp->kref);
+	if (new)
+		gtdp->pin_limit = new->pin_limit;
 	mutex_unlock(&kvm->slots_lock);
 
 	if (new)

@@ -18,7 +18,8 @@ int kvm_gtdp_init_vm(struct kvm *kvm);
 void kvm_gtdp_destroy_vm(struct kvm *kvm);
 
 void __kvm_gtdp_count_fault(struct kvm *kvm, gfn_t gfn, int as_id);
-void __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range);
+bool __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range, bool flush);
+bool kvm_gtdp_refuse(struct kvm *kvm);
 void __kvm_gtdp_flush_slot(struct kvm *kvm, struct kvm_memory_slot *slot);
 void __kvm_gtdp_flush_all(struct kvm *kvm);
 void __kvm_gtdp_commit_slot(struct kvm *kvm, const struct kvm_memory_slot *new,
@@ -34,7 +35,11 @@ static inline void kvm_gtdp_exit(void) {}
 static inline int kvm_gtdp_init_vm(struct kvm *kvm) { return 0; }
 static inline void kvm_gtdp_destroy_vm(struct kvm *kvm) {}
 static inline void __kvm_gtdp_count_fault(struct kvm *kvm, gfn_t gfn, int as_id) {}
-static inline void __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range) {}
+static inline bool __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range, bool flush)
+{
+	return flush;
+}
+static inline bool kvm_gtdp_refuse(struct kvm *kvm) { return true; }
 static inline void __kvm_gtdp_flush_slot(struct kvm *kvm, struct kvm_memory_slot *slot) {}
 static inline void __kvm_gtdp_flush_all(struct kvm *kvm) {}
 static inline void __kvm_gtdp_commit_slot(struct kvm *kvm,
@@ -50,11 +55,15 @@ static inline void kvm_gtdp_count_fault(struct kvm *kvm, gfn_t gfn, int as_id)
 		__kvm_gtdp_count_fault(kvm, gfn, as_id);
 }
 
-/* The owner's mapping of a range goes.  Called with mmu_lock held for write. */
-static inline void kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range)
+/*
+ * The owner's mapping of a range goes.  Called with mmu_lock held for write, which
+ * may be dropped and taken again.  Returns whether there is still something to flush.
+ */
+static inline bool kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range, bool flush)
 {
 	if (unlikely(kvm_gtdp_attached(kvm)))
-		__kvm_gtdp_unmap(kvm, range);
+		return __kvm_gtdp_unmap(kvm, range, flush);
+	return flush;
 }
 
 /* A slot is invalid, unmapped and flushed.  Called with slots_lock held. */

@@ -9,6 +9,8 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/delay.h>
+#include <linux/hugetlb.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
@@ -28,9 +30,19 @@ static bool stale(struct kvm *kvm, unsigned long seq, gfn_t start, gfn_t end)
 	return kvm->mmu_invalidate_seq != seq;
 }
 
-static bool over_limit(struct gtdp_build *b, long nr)
+/* Would the pages of this batch that are not pinned yet be too many? */
+static bool over_limit(struct gtdp_build *b, int nr, int level)
 {
-	return b->pin && atomic64_read(&b->gtdp->pinned_pages) + nr > b->gtdp->pin_limit;
+	long missing = 0;
+	int i;
+
+	if (!b->pin || b->gtdp->pin_limit == ULONG_MAX)
+		return false;
+
+	for (i = 0; i < nr; i++)
+		missing += !b->pages->page[i];
+	missing *= KVM_PAGES_PER_HPAGE(level);
+	return missing && atomic64_read(&b->kvm->mm->pinned_vm) + missing > b->gtdp->pin_limit;
 }
 
 /*
@@ -56,17 +68,20 @@ static int map_pinned(struct gtdp_build *b, const struct kvm_memory_slot *slot, 
 	else
 		r = gtdp_map(b, slot, gfn, nr, level);
 	if (r > 0 && b->pin)
-		gtdp_pin_record(b, gfn, r, level);
+		r = gtdp_pin_record(b, gfn, r, level) ?: r;
 	read_unlock(&kvm->mmu_lock);
 out:
-	if (b->pages)
-		gtdp_pin_undo(b, nr);
+	gtdp_pin_undo(b, nr);
 	return r;
 }
 
 static int ready_batch(struct gtdp_build *b, gfn_t gfn, int nr, int level, unsigned long *seq)
 {
 	int r;
+
+	/* Before the pins and the pages are looked up, see mmu_invalidate_retry(). */
+	*seq = b->kvm->mmu_invalidate_seq;
+	smp_rmb();
 
 	if (!b->pages) {
 		b->pages = (void *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
@@ -77,15 +92,15 @@ static int ready_batch(struct gtdp_build *b, gfn_t gfn, int nr, int level, unsig
 		r = gtdp_pin_prepare(b->gtdp, gfn);
 		if (r)
 			return r;
+		if (level == PG_LEVEL_4K && !b->table) {
+			b->table = (void *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
+			if (!b->table)
+				return -ENOMEM;
+		}
 	}
-	if (over_limit(b, nr * KVM_PAGES_PER_HPAGE(level)))
-		return -ENOMEM;
-
-	*seq = b->kvm->mmu_invalidate_seq;
-	smp_rmb();	/* before the pages are looked up, see mmu_invalidate_retry() */
 
 	gtdp_pin_lookup(b->gtdp, gfn, nr, level, b->pages->page);
-	return 0;
+	return over_limit(b, nr, level) ? -ENOMEM : 0;
 }
 
 /* Returns gfns done, -EMLINK if it takes smaller leaves, or another error. */
@@ -160,6 +175,24 @@ static long build_in_slot(struct gtdp_build *b, const struct kvm_memory_slot *sl
 	return build_small(b, slot, gfn, n);
 }
 
+/* How many pages to pass over, where a PRESENT build finds nothing. */
+static long absent(struct gtdp_build *b, const struct kvm_memory_slot *slot, gfn_t gfn,
+		   gfn_t npages)
+{
+	unsigned long hva = __gfn_to_hva_memslot(slot, gfn);
+	struct mm_struct *mm = b->kvm->mm;
+	struct vm_area_struct *vma;
+	unsigned long size = 0;
+
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, hva);
+	if (vma)
+		size = vma_kernel_pagesize(vma);
+	mmap_read_unlock(mm);
+
+	return size ? min(npages, (ALIGN(hva + 1, size) - hva) >> PAGE_SHIFT) : -EFAULT;
+}
+
 /* One batch, with kvm->srcu held. */
 static long build_batch_locked(struct gtdp_build *b, gfn_t gfn, gfn_t npages)
 {
@@ -179,7 +212,7 @@ static long build_batch_locked(struct gtdp_build *b, gfn_t gfn, gfn_t npages)
 
 	r = build_in_slot(b, slot, gfn, npages);
 	if (r == -EFAULT && b->present)
-		r = 1;
+		r = absent(b, slot, gfn, npages);
 	if (r > 0) {
 		int err = gtdp_built_add(b->gtdp, gfn, gfn + r);
 
@@ -225,8 +258,12 @@ static int build_range(struct gtdp_build *b, struct kvm_gtdp_range *range)
 		cond_resched();
 
 		r = build_batch(b, range->gpa >> PAGE_SHIFT, range->size >> PAGE_SHIFT);
-		if (r == -EAGAIN && ++retries < MAX_RETRIES)
+		if (r == -EAGAIN && ++retries < MAX_RETRIES) {
+			/* It may take as long as a fork or an munmap. */
+			if (retries > MAX_RETRIES / 2)
+				usleep_range(100, 500);
 			continue;
+		}
 		if (r == -EMLINK)
 			r = -EAGAIN;
 		if (r < 0)
@@ -239,7 +276,7 @@ static int build_range(struct gtdp_build *b, struct kvm_gtdp_range *range)
 
 	gtdp_spares_free(&b->spares);
 	free_page((unsigned long)b->pages);
-	b->pages = NULL;
+	free_page((unsigned long)b->table);
 	return r < 0 ? r : 0;
 }
 

@@ -6,11 +6,14 @@
  * the rules of FOLL_PIN | FOLL_LONGTERM | FOLL_WRITE in mm/gup.c's fast path.
  * That path itself cannot be used: it works on current->mm only, and spends some
  * 260 instructions on a small page where a whole batch has the same answers.
+ * Unlike it, this holds the owner's mmap_lock: the flush that comes before tables
+ * are freed interrupts only CPUs that run the owner.
  * All else (not present, write-protected, a zone or file that forbids it) is left
  * to pin_user_pages_remote(), which knows best, and says no where it must.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/fs.h>
 #include <linux/hugetlb.h>
 #include <linux/mm.h>
 #include <linux/page_ref.h>
@@ -64,7 +67,7 @@ static bool may_pin(struct walk *w, struct folio *folio)
 	return true;
 }
 
-static void unpin(struct walk *w, struct folio *folio, int nr)
+static void unpin(struct folio *folio, int nr)
 {
 	if (folio_test_large(folio))
 		atomic_sub(nr, &folio->_pincount);
@@ -74,29 +77,44 @@ static void unpin(struct walk *w, struct folio *folio, int nr)
 }
 
 /*
- * Take @nr pins of the folio of @page.  The caller checks afterwards that the
- * page table entry has not changed: the atomic operations here are full barriers,
- * so whoever unmaps the page either sees the pin or is seen by that check.
+ * Take @nr pins of the folio of @page.  The atomic operations here are full
+ * barriers, so whoever unmaps the page either sees the pin or is seen by the
+ * check of the page table entry that comes next, in keep().
  */
-static bool pin(struct walk *w, struct page *page, int nr)
+static __always_inline struct folio *pin(struct page *page, int nr)
 {
 	struct folio *folio = page_folio(page);
-	bool large = folio_test_large(folio);
-	int nid;
 
-	if (!folio_ref_try_add(folio, large ? nr : nr * GUP_PIN_COUNTING_BIAS))
-		return false;
+	/* As in try_get_folio(): there are too many references already. */
+	if (WARN_ON_ONCE(folio_ref_count(folio) < 0))
+		return NULL;
+
+	if (!folio_ref_try_add(folio, nr * GUP_PIN_COUNTING_BIAS))
+		return NULL;
 
 	/* Until there was a reference, it could become another folio. */
-	if (unlikely(page_folio(page) != folio || folio_test_large(folio) != large)) {
-		folio_put_refs(folio, large ? nr : nr * GUP_PIN_COUNTING_BIAS);
-		return false;
+	if (unlikely(page_folio(page) != folio)) {
+		folio_put_refs(folio, nr * GUP_PIN_COUNTING_BIAS);
+		return NULL;
 	}
-	if (large)
-		atomic_add(nr, &folio->_pincount);
 
-	if (unlikely(!may_pin(w, folio))) {
-		unpin(w, folio, nr);
+	if (folio_test_large(folio)) {
+		atomic_add(nr, &folio->_pincount);
+		folio_ref_sub(folio, nr * (GUP_PIN_COUNTING_BIAS - 1));
+	}
+	return folio;
+}
+
+/*
+ * Keep the pins, or let them go if the entry has changed or the page is not one
+ * to pin.  Only now that it is known to be the owner's can it be looked at.
+ */
+static __always_inline bool keep(struct walk *w, struct folio *folio, int nr, bool same)
+{
+	int nid;
+
+	if (unlikely(!same || !may_pin(w, folio))) {
+		unpin(folio, nr);
 		return false;
 	}
 
@@ -107,12 +125,6 @@ static bool pin(struct walk *w, struct page *page, int nr)
 	}
 	w->pins += nr;
 	return true;
-}
-
-static void unpin_again(struct walk *w, struct page *page, int nr)
-{
-	w->pins -= nr;
-	unpin(w, page_folio(page), nr);
 }
 
 /* Advance by @n units, whose first pages are @page, @page + one unit, ... */
@@ -146,6 +158,7 @@ static void walk_ptes(struct walk *w, pmd_t *pmdp, pmd_t pmd)
 {
 	int n = units_within(w, PMD_SIZE);
 	pte_t *ptep = pte_offset_kernel(&pmd, w->hva);
+	struct folio *folio;
 	struct page *page;
 	pte_t pte;
 
@@ -155,14 +168,13 @@ static void walk_ptes(struct walk *w, pmd_t *pmdp, pmd_t pmd)
 			return;
 
 		page = pte_page(pte);
-		if (!pin(w, page, 1))
+		folio = pin(page, 1);
+		if (!folio)
 			return;
 		/* The table itself may have been replaced by a huge page. */
-		if (unlikely(pmd_val(pmd) != pmd_val(READ_ONCE(*pmdp)) ||
-			     pte_val(pte) != pte_val(ptep_get(ptep)))) {
-			unpin_again(w, page, 1);
+		if (!keep(w, folio, 1, pmd_val(pmd) == pmd_val(READ_ONCE(*pmdp)) &&
+				      pte_val(pte) == pte_val(ptep_get(ptep))))
 			return;
-		}
 
 		*w->page++ = page;
 		w->nr--;
@@ -175,6 +187,7 @@ static bool walk_pmd(struct walk *w, pud_t pud)
 {
 	pmd_t *pmdp = pmd_offset(&pud, w->hva);
 	pmd_t pmd = READ_ONCE(*pmdp);
+	struct folio *folio;
 	struct page *page;
 	int n;
 
@@ -194,12 +207,9 @@ static bool walk_pmd(struct walk *w, pud_t pud)
 
 	n = units_within(w, PMD_SIZE);
 	page = pmd_page(pmd) + ((w->hva & ~PMD_MASK) >> PAGE_SHIFT);
-	if (!pin(w, page, n))
+	folio = pin(page, n);
+	if (!folio || !keep(w, folio, n, pmd_val(pmd) == pmd_val(READ_ONCE(*pmdp))))
 		return false;
-	if (unlikely(pmd_val(pmd) != pmd_val(READ_ONCE(*pmdp)))) {
-		unpin_again(w, page, n);
-		return false;
-	}
 	advance(w, page, n);
 	return true;
 }
@@ -207,6 +217,7 @@ static bool walk_pmd(struct walk *w, pud_t pud)
 static bool walk_pud(struct walk *w)
 {
 	pgd_t pgd = READ_ONCE(*pgd_offset(w->mm, w->hva));
+	struct folio *folio;
 	struct page *page;
 	p4d_t p4d;
 	pud_t *pudp, pud;
@@ -239,14 +250,43 @@ static bool walk_pud(struct walk *w)
 
 	n = units_within(w, PUD_SIZE);
 	page = pud_page(pud) + ((w->hva & ~PUD_MASK) >> PAGE_SHIFT);
-	if (!pin(w, page, n))
+	folio = pin(page, n);
+	if (!folio || !keep(w, folio, n, pud_val(pud) == pud_val(READ_ONCE(*pudp))))
 		return false;
-	if (unlikely(pud_val(pud) != pud_val(READ_ONCE(*pudp)))) {
-		unpin_again(w, page, n);
-		return false;
-	}
 	advance(w, page, n);
 	return true;
+}
+
+/* Returns how many units were pinned. */
+static int walk(struct walk *w)
+{
+	struct page **page = w->page;
+	unsigned long flags;
+	unsigned int seq;
+	int nr = w->nr;
+
+	if (!test_bit(MMF_HAS_PINNED, &w->mm->flags))
+		set_bit(MMF_HAS_PINNED, &w->mm->flags);
+
+	/* A fork write-protects what it copies, and must not miss a pin. */
+	seq = raw_read_seqcount(&w->mm->write_protect_seq);
+	if (seq & 1)
+		return 0;
+
+	/* Keeps huge pages from being split, and tables that are not used from going. */
+	local_irq_save(flags);
+	while (w->nr && walk_pud(w))
+		;
+	flush_stat(w);
+	local_irq_restore(flags);
+
+	nr -= w->nr;
+	if (unlikely(read_seqcount_retry(&w->mm->write_protect_seq, seq))) {
+		unpin_user_pages(page, nr);
+		memset(page, 0, nr * sizeof(*page));
+		return 0;
+	}
+	return nr;
 }
 
 /*
@@ -256,42 +296,61 @@ static bool walk_pud(struct walk *w)
 static int pin_mapped(struct mm_struct *mm, unsigned long hva, int nr, int level,
 		      struct page **page)
 {
+	struct address_space *shared = NULL;
+	struct vm_area_struct *vma;
 	struct walk w = {
 		.mm = mm,
 		.page = page,
 		.hva = hva,
-		.nr = nr,
 		.level = level,
 		.nid = NUMA_NO_NODE,
 	};
-	unsigned long flags;
-	unsigned int seq;
+	int r = 0;
 
 	/* Whether memory in CMA may be pinned is not for modules to know. */
-	if (IS_ENABLED(CONFIG_CMA))
+	if (IS_ENABLED(CONFIG_CMA) || !mmap_read_trylock(mm))
 		return 0;
 
-	if (!test_bit(MMF_HAS_PINNED, &mm->flags))
-		set_bit(MMF_HAS_PINNED, &mm->flags);
+	vma = vma_lookup(mm, hva);
+	if (!vma || vma->vm_flags & (VM_IO | VM_PFNMAP))
+		goto out;
 
-	/* A fork write-protects what it copies, and must not miss a pin. */
-	seq = raw_read_seqcount(&mm->write_protect_seq);
-	if (seq & 1)
-		return 0;
-
-	/* Keeps page tables from being freed, and huge pages from being split. */
-	local_irq_save(flags);
-	while (w.nr && walk_pud(&w))
-		;
-	flush_stat(&w);
-	local_irq_restore(flags);
-
-	nr -= w.nr;
-	if (unlikely(read_seqcount_retry(&mm->write_protect_seq, seq))) {
-		unpin_user_pages(page, nr);
-		return 0;
+	/* Tables that processes share can be taken away with this lock alone. */
+	if (is_vm_hugetlb_page(vma) && vma->vm_flags & VM_MAYSHARE) {
+		shared = vma->vm_file->f_mapping;
+		if (!i_mmap_trylock_read(shared))
+			goto out;
 	}
-	return nr;
+
+	w.nr = min_t(unsigned long, nr, (vma->vm_end - hva) / KVM_HPAGE_SIZE(level));
+	r = walk(&w);
+
+	if (shared)
+		i_mmap_unlock_read(shared);
+out:
+	mmap_read_unlock(mm);
+	return r;
+}
+
+/* What EFAULT at @hva means: nothing there, or memory that cannot be pinned for long. */
+static int fault_reason(struct mm_struct *mm, unsigned long hva)
+{
+	struct vm_area_struct *vma;
+	struct file *file;
+	int r = -EFAULT;
+
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, hva);
+	if (vma) {
+		file = vma->vm_file;
+		if (vma->vm_flags & (VM_IO | VM_PFNMAP))
+			r = -EOPNOTSUPP;
+		else if (file && (vma->vm_flags & (VM_SHARED | VM_WRITE)) == (VM_SHARED | VM_WRITE) &&
+			 !shmem_mapping(file->f_mapping) && !is_file_hugepages(file))
+			r = -EOPNOTSUPP;
+	}
+	mmap_read_unlock(mm);
+	return r;
 }
 
 /* Pin what is not simply there, faulting it in unless the build is PRESENT. */
@@ -313,7 +372,7 @@ static int pin_slow(struct gtdp_build *b, unsigned long hva, int nr, struct page
 	r = pin_user_pages_remote(mm, hva, nr, flags, page, &locked);
 	if (locked)
 		mmap_read_unlock(mm);
-	return r ?: -EFAULT;
+	return r && r != -EFAULT ? r : fault_reason(mm, hva);
 }
 
 /* Pin @nr small pages.  Returns how many are pinned in a row, or an error. */

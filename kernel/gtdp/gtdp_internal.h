@@ -74,11 +74,21 @@ struct gtdp_build {
 	struct kvm *kvm;
 	struct gtdp_spares spares;
 	struct gtdp_pin_table *pages;	/* what this step has pinned */
+	struct gtdp_pin_table *table;	/* spare, for a record of fewer than 512 pages */
 	DECLARE_BITMAP(own, SPTE_ENT_PER_PAGE);	/* of these, not yet recorded */
+	DECLARE_BITMAP(replaced, SPTE_ENT_PER_PAGE); /* held by smaller pins before */
+	void *old_dir;			/* the same, for all of a 1G page */
 	int max_level;
 	bool pin;
 	bool present;			/* pass over what is not there */
 	bool interruptible;
+};
+
+/* What gtdp_pin_drop() may do between pages. */
+enum gtdp_yield {
+	GTDP_YIELD_NONE,
+	GTDP_YIELD_SLEEP,
+	GTDP_YIELD_MMU_LOCK,	/* held for write: drop it if somebody waits */
 };
 
 /* gtdp.c */
@@ -97,8 +107,9 @@ void gtdp_stats(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_stats *s
 /* gtdp_pin.c */
 int gtdp_pin_prepare(struct kvm_gtdp *gtdp, gfn_t gfn);
 void gtdp_pin_lookup(struct kvm_gtdp *gtdp, gfn_t gfn, int nr, int level, struct page **pages);
-void gtdp_pin_record(struct gtdp_build *b, gfn_t gfn, int nr, int level);
-void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t end);
+int gtdp_pin_record(struct gtdp_build *b, gfn_t gfn, int nr, int level);
+void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t end,
+		   enum gtdp_yield yield, bool *flush);
 void gtdp_pin_drop_all(struct kvm_gtdp *gtdp, struct kvm *kvm);
 void gtdp_pin_undo(struct gtdp_build *b, int nr);
 

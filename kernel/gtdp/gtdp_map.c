@@ -217,10 +217,10 @@ static int fill_existing(struct fill *f, struct tdp_iter *iter)
 			r = -EAGAIN;
 			break;
 		}
-		if (!is_writable_pte(old) && is_writable_pte(new) &&
-		    !try_cmpxchg64(&spt[i], &old, old | (new & (PT_WRITABLE_MASK |
-				   shadow_mmu_writable_mask | shadow_host_writable_mask |
-				   spte_shadow_dirty_mask(new))))) {
+		/* Made by a read, or being watched for accesses: would fault again. */
+		if ((is_access_track_spte(old) ||
+		     (!is_writable_pte(old) && is_writable_pte(new))) &&
+		    !try_cmpxchg64(&spt[i], &old, new)) {
 			r = -EAGAIN;
 			break;
 		}
@@ -229,6 +229,19 @@ static int fill_existing(struct fill *f, struct tdp_iter *iter)
 	if (added)
 		kvm_update_page_stats(f->kvm, f->level, added);
 	return i ?: r;
+}
+
+/* Spare a larger leaf that is write-protected for no reason the fault of a write. */
+static bool make_writable(struct fill *f, struct tdp_iter *iter)
+{
+	u64 old = iter->old_spte, new = old;
+
+	if (is_access_track_spte(new))
+		new = restore_acc_track_spte(new);
+	if (is_mmu_writable_spte(new) && !kvm_slot_dirty_track_enabled(f->slot))
+		new |= PT_WRITABLE_MASK | spte_shadow_dirty_mask(new);
+
+	return new == old || try_cmpxchg64(rcu_dereference(iter->sptep), &old, new);
 }
 
 static void init_empty(u64 *spt)
@@ -254,6 +267,8 @@ static int fill_from_root(struct gtdp_build *b, struct fill *f, struct kvm_mmu_p
 			if (!is_large_pte(iter.old_spte))
 				continue;
 			/* Mapped already, by a larger leaf than was asked for. */
+			if (!make_writable(f, &iter))
+				return -EAGAIN;
 			return min_t(gfn_t, f->nr,
 				     (iter.gfn + KVM_PAGES_PER_HPAGE(iter.level) - f->gfn) /
 				     KVM_PAGES_PER_HPAGE(f->level));
@@ -321,6 +336,10 @@ int gtdp_map(struct gtdp_build *b, const struct kvm_memory_slot *slot, gfn_t gfn
 	int r;
 
 	lockdep_assert_held_read(&b->kvm->mmu_lock);
+
+	/* Out of reach of this VM's vCPUs: the iterator would wrap. */
+	if ((gfn + nr * KVM_PAGES_PER_HPAGE(level) - 1) >> (role.level * SPTE_LEVEL_BITS))
+		return -EFAULT;
 
 	f.nr = count_allowed(slot, gfn, nr, level);
 	if (!f.nr)

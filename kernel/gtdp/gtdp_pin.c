@@ -135,7 +135,22 @@ static long ent_free(unsigned long ent)
 	return ent ? table_free((struct gtdp_pin_table *)ent) : 0;
 }
 
-static long dir_free(void *entry)
+/* How the unpinning of much memory makes way for others. */
+static void make_way(struct kvm *kvm, enum gtdp_yield yield, bool *flush)
+{
+	if (yield == GTDP_YIELD_SLEEP) {
+		cond_resched();
+	} else if (yield == GTDP_YIELD_MMU_LOCK &&
+		   (need_resched() || rwlock_needbreak(&kvm->mmu_lock))) {
+		if (*flush)
+			kvm_flush_remote_tlbs(kvm);
+		*flush = false;
+		cond_resched_rwlock_write(&kvm->mmu_lock);
+	}
+}
+
+/* Unpin all of a directory that nobody can find any more. */
+static long dir_free(struct kvm *kvm, void *entry, enum gtdp_yield yield, bool *flush)
 {
 	struct gtdp_pin_dir *dir = entry;
 	long nr = 0;
@@ -149,29 +164,35 @@ static long dir_free(void *entry)
 		return DIR_GFNS;
 	}
 
-	for (i = 0; i < SPTE_ENT_PER_PAGE; i++)
+	for (i = 0; i < SPTE_ENT_PER_PAGE; i++) {
 		nr += ent_free(dir->ent[i]);
+		make_way(kvm, yield, flush);
+	}
 	free_page((unsigned long)dir);
 	return nr;
 }
 
-static void record_1g(struct gtdp_build *b, gfn_t gfn)
+/*
+ * What a larger pin replaces stays in b->old_dir and b->pages, to be unpinned by
+ * gtdp_pin_undo() with no lock held.
+ */
+static int record_1g(struct gtdp_build *b, gfn_t gfn)
 {
 	struct kvm_gtdp *gtdp = b->gtdp;
 	void *old;
 
 	spin_lock(&gtdp->pin_lock);
 	old = xa_load(&gtdp->pins, gfn >> DIR_SHIFT);
-	if (!old || xa_pointer_tag(old)) {
-		spin_unlock(&gtdp->pin_lock);
-		return;
-	}
 	/* Replaces an entry, so it allocates nothing and cannot fail. */
-	xa_store(&gtdp->pins, gfn >> DIR_SHIFT, xa_tag_pointer(b->pages->page[0], 1), GFP_NOWAIT);
+	if (old && !xa_pointer_tag(old)) {
+		xa_store(&gtdp->pins, gfn >> DIR_SHIFT,
+			 xa_tag_pointer(b->pages->page[0], 1), GFP_NOWAIT);
+		b->old_dir = old;
+		__clear_bit(0, b->own);
+		account(gtdp, b->kvm, DIR_GFNS);
+	}
 	spin_unlock(&gtdp->pin_lock);
-
-	clear_bit(0, b->own);
-	account(gtdp, b->kvm, DIR_GFNS - dir_free(old));
+	return old ? 0 : -EAGAIN;
 }
 
 static void record_2m(struct gtdp_build *b, struct gtdp_pin_dir *dir, gfn_t gfn, int nr)
@@ -184,10 +205,12 @@ static void record_2m(struct gtdp_build *b, struct gtdp_pin_dir *dir, gfn_t gfn,
 		if (old & PIN_HUGE)
 			continue;
 		dir->ent[dir_index(gfn) + i] = (unsigned long)b->pages->page[i] | PIN_HUGE;
-		clear_bit(i, b->own);
+		__clear_bit(i, b->own);
 		delta += KVM_PAGES_PER_HPAGE(PG_LEVEL_2M);
-		/* Small pages that were pinned before became part of this one. */
-		delta -= ent_free(old);
+		if (old) {
+			b->pages->page[i] = (struct page *)old;
+			__set_bit(i, b->replaced);
+		}
 	}
 	account(b->gtdp, b->kvm, delta);
 }
@@ -213,10 +236,8 @@ static void record_4k(struct gtdp_build *b, struct gtdp_pin_dir *dir, gfn_t gfn,
 	}
 
 	if (!*ent) {
-		table = (void *)get_zeroed_page(GFP_NOWAIT | __GFP_ACCOUNT | __GFP_NOWARN);
-		if (!table)
-			return;		/* mapped, but not pinned: counted so */
-		*ent = (unsigned long)table;
+		*ent = (unsigned long)b->table;
+		b->table = NULL;
 	}
 
 	table = (struct gtdp_pin_table *)*ent;
@@ -224,7 +245,7 @@ static void record_4k(struct gtdp_build *b, struct gtdp_pin_dir *dir, gfn_t gfn,
 		if (table->page[first + i])
 			continue;
 		table->page[first + i] = b->pages->page[i];
-		clear_bit(i, b->own);
+		__clear_bit(i, b->own);
 		delta++;
 	}
 	account(b->gtdp, b->kvm, delta);
@@ -234,19 +255,20 @@ static void record_4k(struct gtdp_build *b, struct gtdp_pin_dir *dir, gfn_t gfn,
  * Record the pins of @nr leaves, called with mmu_lock held, so that a notifier
  * that comes later finds them.  What stays in b->own was recorded by somebody
  * else before, and is for the caller to undo.
+ *
+ * Returns -EAGAIN if the directory was taken away since gtdp_pin_prepare().
  */
-void gtdp_pin_record(struct gtdp_build *b, gfn_t gfn, int nr, int level)
+int gtdp_pin_record(struct gtdp_build *b, gfn_t gfn, int nr, int level)
 {
 	struct kvm_gtdp *gtdp = b->gtdp;
 	void *dir;
 
 	lockdep_assert_held(&b->kvm->mmu_lock);
 
-	if (level == PG_LEVEL_1G) {
-		if (test_bit(0, b->own))
-			record_1g(b, gfn);
-		return;
-	}
+	if (bitmap_empty(b->own, nr))
+		return 0;
+	if (level == PG_LEVEL_1G)
+		return record_1g(b, gfn);
 
 	spin_lock(&gtdp->pin_lock);
 	dir = xa_load(&gtdp->pins, gfn >> DIR_SHIFT);
@@ -257,16 +279,32 @@ void gtdp_pin_record(struct gtdp_build *b, gfn_t gfn, int nr, int level)
 			record_4k(b, dir, gfn, nr);
 	}
 	spin_unlock(&gtdp->pin_lock);
+	return dir ? 0 : -EAGAIN;
 }
 
-/* Unpin what this step has pinned and nobody has recorded. */
+/* Unpin what this step has pinned and nobody has recorded, and what it replaced. */
 void gtdp_pin_undo(struct gtdp_build *b, int nr)
 {
+	bool flush = false;
 	unsigned long i;
+
+	if (b->old_dir) {
+		account(b->gtdp, b->kvm,
+			-dir_free(b->kvm, b->old_dir, GTDP_YIELD_SLEEP, &flush));
+		b->old_dir = NULL;
+	}
+	if (!b->pages)
+		return;
 
 	for_each_set_bit(i, b->own, nr)
 		unpin_user_page(b->pages->page[i]);
 	bitmap_zero(b->own, SPTE_ENT_PER_PAGE);
+
+	for_each_set_bit(i, b->replaced, nr) {
+		account(b->gtdp, b->kvm, -ent_free((unsigned long)b->pages->page[i]));
+		cond_resched();
+	}
+	bitmap_zero(b->replaced, SPTE_ENT_PER_PAGE);
 }
 
 static long drop_in_table(unsigned long *ent, gfn_t start, gfn_t end)
@@ -288,7 +326,8 @@ static long drop_in_table(unsigned long *ent, gfn_t start, gfn_t end)
 }
 
 /* Drop within the directory of one 1 GiB, an entry at a time. */
-static long drop_in_dir(struct kvm_gtdp *gtdp, unsigned long index, gfn_t start, gfn_t end)
+static long drop_in_dir(struct kvm_gtdp *gtdp, struct kvm *kvm, unsigned long index,
+			gfn_t start, gfn_t end, enum gtdp_yield yield, bool *flush)
 {
 	struct gtdp_pin_dir *dir;
 	unsigned long *ent, old;
@@ -311,6 +350,7 @@ static long drop_in_dir(struct kvm_gtdp *gtdp, unsigned long index, gfn_t start,
 		}
 		spin_unlock(&gtdp->pin_lock);
 		nr += ent_free(old);
+		make_way(kvm, yield, flush);
 	}
 	return nr;
 }
@@ -321,9 +361,11 @@ static long drop_in_dir(struct kvm_gtdp *gtdp, unsigned long index, gfn_t start,
  * for write, or have made sure that there is none.
  *
  * No page is freed with the TLB not yet flushed: while an MMU notifier runs, the
- * owner's page tables hold a reference of their own.
+ * owner's page tables hold a reference of their own.  *@flush is what the caller
+ * still has to flush, and is done before mmu_lock is dropped.
  */
-void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t end)
+void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t end,
+		   enum gtdp_yield yield, bool *flush)
 {
 	unsigned long index;
 	long nr = 0;
@@ -341,11 +383,11 @@ void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t en
 		if (dir && (xa_pointer_tag(dir) || hi - lo == DIR_GFNS)) {
 			xa_erase(&gtdp->pins, index);
 			spin_unlock(&gtdp->pin_lock);
-			nr += dir_free(dir);
+			nr += dir_free(kvm, dir, yield, flush);
 			continue;
 		}
 		spin_unlock(&gtdp->pin_lock);
-		nr += drop_in_dir(gtdp, index, lo, hi);
+		nr += drop_in_dir(gtdp, kvm, index, lo, hi, yield, flush);
 	}
 
 	account(gtdp, kvm, -nr);
@@ -355,6 +397,7 @@ void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t en
 void gtdp_pin_drop_all(struct kvm_gtdp *gtdp, struct kvm *kvm)
 {
 	unsigned long index;
+	bool flush = false;
 	long nr = 0;
 	void *dir;
 
@@ -362,7 +405,7 @@ void gtdp_pin_drop_all(struct kvm_gtdp *gtdp, struct kvm *kvm)
 		spin_lock(&gtdp->pin_lock);
 		dir = xa_erase(&gtdp->pins, index);
 		spin_unlock(&gtdp->pin_lock);
-		nr += dir_free(dir);
+		nr += dir_free(kvm, dir, GTDP_YIELD_SLEEP, &flush);
 	}
 
 	account(gtdp, kvm, -nr);

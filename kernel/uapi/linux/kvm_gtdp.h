@@ -116,7 +116,9 @@ struct kvm_gtdp_slots {
  * EINTR	a signal arrived: call again to go on
  * EFAULT	the owner has no accessible memory at gpa
  * EOPNOTSUPP	shadow paging, or memory that cannot be pinned for long
- * ENOMEM	no memory for page tables, or over the owner's RLIMIT_MEMLOCK
+ * ENOMEM	no memory for page tables, or the owner's VmPin would exceed the
+ *		RLIMIT_MEMLOCK of whoever attached (not with CAP_IPC_LOCK)
+ * EIO		KVM has given the VM up
  * ESRCH	the VM or its owner has gone
  */
 struct kvm_gtdp_range {
@@ -148,7 +150,7 @@ struct kvm_gtdp_stats {
 	__u64 mapped_bytes;		/* of built_bytes */
 	__u64 hole_bytes;		/* of built_bytes, not mapped */
 	__u64 pinned_bytes;
-	__u64 lost_bytes[KVM_GTDP_HOLE_REASONS]; /* since the attach */
+	__u64 lost_bytes[KVM_GTDP_HOLE_REASONS]; /* taken from built ranges, in all */
 	__u64 faults;			/* TDP faults in built ranges */
 	__u64 faults_other;		/* TDP faults elsewhere: MMIO, ROM, not built */
 	__u64 build_ns;			/* time spent in builds, all callers added */
