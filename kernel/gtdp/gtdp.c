@@ -1,38 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Global TDP mappings: the device, the handle of a VM, and what KVM tells us.
+ * Global TDP mappings: the object of a VM, and what the rest of KVM tells it.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/anon_inodes.h>
 #include <linux/capability.h>
-#include <linux/file.h>
-#include <linux/hugetlb.h>
-#include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/poll.h>
 #include <linux/sched/mm.h>
-#include <linux/uaccess.h>
 #include <linux/userfaultfd_k.h>
 
 #include "gtdp_internal.h"
-#include "cpuid.h"
-#include "x86.h"
-
-static_assert(sizeof(struct kvm_gtdp_info) == 56);
-static_assert(sizeof(struct kvm_gtdp_attach) == 32);
-static_assert(sizeof(struct kvm_gtdp_slot) == 48);
-static_assert(sizeof(struct kvm_gtdp_slots) == 32);
-static_assert(sizeof(struct kvm_gtdp_range) == 40);
-static_assert(sizeof(struct kvm_gtdp_stats) == 752);
-
-enum gtdp_policy { GTDP_OFF, GTDP_ALLOW, GTDP_FORCE };
 
 static char *gtdp_param = "allow";
 module_param_named(gtdp, gtdp_param, charp, 0444);
 MODULE_PARM_DESC(gtdp, "Global TDP mappings: off, allow (default), force (build every VM)");
 
-static enum gtdp_policy gtdp_policy __read_mostly;
+enum gtdp_policy gtdp_policy __read_mostly;
 
 static void gtdp_free(struct kref *kref)
 {
@@ -49,7 +33,7 @@ void gtdp_put(struct kvm_gtdp *gtdp)
 	kref_put(&gtdp->kref, gtdp_free);
 }
 
-static struct kvm_gtdp *gtdp_alloc(struct kvm *kvm)
+struct kvm_gtdp *gtdp_alloc(struct kvm *kvm)
 {
 	struct kvm_gtdp *gtdp;
 
@@ -69,21 +53,6 @@ static struct kvm_gtdp *gtdp_alloc(struct kvm *kvm)
 						  rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 	return gtdp;
 }
-
-/* The handle's VM, with a reference, or NULL if it has gone. */
-static struct kvm *gtdp_get_vm(struct kvm_gtdp *gtdp)
-{
-	struct kvm *kvm;
-
-	spin_lock(&gtdp->vm_lock);
-	kvm = gtdp->kvm;
-	if (kvm && !kvm_get_kvm_safe(kvm))
-		kvm = NULL;
-	spin_unlock(&gtdp->vm_lock);
-	return kvm;
-}
-
-/* ---- what the rest of KVM tells us ---- */
 
 void __kvm_gtdp_count_fault(struct kvm *kvm, gfn_t gfn, int as_id)
 {
@@ -253,433 +222,6 @@ void kvm_gtdp_destroy_vm(struct kvm *kvm)
 	gtdp_put(gtdp);
 }
 
-/* ---- the handle ---- */
-
-static int range_check(const struct kvm_gtdp_range *range, u32 flags)
-{
-	u64 end;
-
-	if (range->flags & ~flags || memchr_inv(range->reserved, 0, sizeof(range->reserved)))
-		return -EINVAL;
-	if (!PAGE_ALIGNED(range->gpa) || !PAGE_ALIGNED(range->size) || !range->size)
-		return -EINVAL;
-	if (check_add_overflow(range->gpa, range->size, &end) ||
-	    (end - 1) >> PAGE_SHIFT > kvm_mmu_max_gfn())
-		return -EINVAL;
-	if (range->max_level > PG_LEVEL_1G || (!flags && range->max_level))
-		return -EINVAL;
-	return 0;
-}
-
-static int gtdp_ioctl_build(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_range *range)
-{
-	int r;
-
-	r = range_check(range, KVM_GTDP_BUILD_NOPIN | KVM_GTDP_BUILD_PRESENT);
-	if (r)
-		return r;
-	if (!tdp_mmu_enabled)
-		return -EOPNOTSUPP;
-	return gtdp_build(kvm, gtdp, range, true);
-}
-
-static int gtdp_ioctl_release(struct kvm *kvm, struct kvm_gtdp *gtdp,
-			      struct kvm_gtdp_range *range)
-{
-	bool flush = false;
-	gfn_t start, end;
-	int r;
-
-	r = range_check(range, 0);
-	if (r)
-		return r;
-
-	start = range->gpa >> PAGE_SHIFT;
-	end = start + (range->size >> PAGE_SHIFT);
-
-	r = gtdp_built_remove(gtdp, start, end);
-	if (r)
-		return r;
-
-	gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_SLEEP, &flush);
-
-	range->gpa += range->size;
-	range->size = 0;
-	return 0;
-}
-
-static long gtdp_handle_range(struct kvm *kvm, struct kvm_gtdp *gtdp, void __user *arg,
-			      int (*fn)(struct kvm *kvm, struct kvm_gtdp *gtdp,
-					struct kvm_gtdp_range *range))
-{
-	struct kvm_gtdp_range range;
-	u64 gpa;
-	int r;
-
-	if (copy_from_user(&range, arg, sizeof(range)))
-		return -EFAULT;
-
-	gpa = range.gpa;
-	r = fn(kvm, gtdp, &range);
-
-	if (range.gpa != gpa && copy_to_user(arg, &range, sizeof(range)))
-		return -EFAULT;
-	return r;
-}
-
-static u64 slot_page_size(struct mm_struct *mm, unsigned long hva)
-{
-	struct vm_area_struct *vma;
-	u64 size = PAGE_SIZE;
-
-	mmap_read_lock(mm);
-	vma = vma_lookup(mm, hva);
-	if (vma)
-		size = vma_kernel_pagesize(vma);
-	mmap_read_unlock(mm);
-	return size;
-}
-
-/* Returns the number of slots, filling in at most @room. */
-static u32 collect_slots(struct kvm *kvm, struct kvm_gtdp_slot *slot, u32 room)
-{
-	struct kvm_memslots *slots;
-	struct kvm_memslot_iter iter;
-	u32 n = 0;
-	int idx;
-
-	idx = srcu_read_lock(&kvm->srcu);
-	slots = kvm_memslots(kvm);
-	kvm_for_each_memslot_in_gfn_range(&iter, slots, 0, kvm_mmu_max_gfn() + 1) {
-		struct kvm_memory_slot *s = iter.slot;
-
-		if (!gtdp_is_user_slot(s) || (s->flags & KVM_MEMSLOT_INVALID))
-			continue;
-		if (n++ >= room)
-			continue;
-		*slot++ = (struct kvm_gtdp_slot) {
-			.gpa = s->base_gfn << PAGE_SHIFT,
-			.size = (u64)s->npages << PAGE_SHIFT,
-			.hva = s->userspace_addr,
-			.flags = (s->flags & KVM_MEM_READONLY ? KVM_GTDP_SLOT_READONLY : 0) |
-				 (kvm_slot_dirty_track_enabled(s) ? KVM_GTDP_SLOT_DIRTY_LOG : 0),
-			.id = s->id,
-			.page_size = slot_page_size(kvm->mm, s->userspace_addr),
-		};
-	}
-	srcu_read_unlock(&kvm->srcu, idx);
-	return n;
-}
-
-static long gtdp_ioctl_get_slots(struct kvm *kvm, void __user *arg)
-{
-	struct kvm_gtdp_slot *slot = NULL;
-	struct kvm_gtdp_slots slots;
-	u32 room, n;
-	long r = 0;
-
-	if (copy_from_user(&slots, arg, sizeof(slots)))
-		return -EFAULT;
-	if (slots.reserved32 || memchr_inv(slots.reserved, 0, sizeof(slots.reserved)))
-		return -EINVAL;
-
-	if (!mmget_not_zero(kvm->mm))
-		return -ESRCH;
-
-	room = min_t(u32, slots.count, KVM_USER_MEM_SLOTS);
-	if (room) {
-		slot = kvcalloc(room, sizeof(*slot), GFP_KERNEL_ACCOUNT);
-		if (!slot) {
-			mmput_async(kvm->mm);
-			return -ENOMEM;
-		}
-	}
-
-	n = collect_slots(kvm, slot, room);
-	mmput_async(kvm->mm);
-
-	if (n > room)
-		r = -E2BIG;
-	else if (n && copy_to_user(u64_to_user_ptr(slots.slots), slot, n * sizeof(*slot)))
-		r = -EFAULT;
-
-	slots.count = n;
-	if (r != -EFAULT && copy_to_user(arg, &slots, sizeof(slots)))
-		r = -EFAULT;
-	kvfree(slot);
-	return r;
-}
-
-static long gtdp_ioctl_stats(struct kvm *kvm, struct kvm_gtdp *gtdp, void __user *arg)
-{
-	struct kvm_gtdp_stats *stats;
-	long r = 0;
-
-	stats = kzalloc(sizeof(*stats), GFP_KERNEL_ACCOUNT);
-	if (!stats)
-		return -ENOMEM;
-
-	gtdp_stats(kvm, gtdp, stats);
-	if (copy_to_user(arg, stats, sizeof(*stats)))
-		r = -EFAULT;
-	kfree(stats);
-	return r;
-}
-
-static long gtdp_handle_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
-{
-	struct kvm_gtdp *gtdp = file->private_data;
-	void __user *arg = (void __user *)argp;
-	struct kvm *kvm;
-	long r;
-
-	kvm = gtdp_get_vm(gtdp);
-	if (!kvm)
-		return -ESRCH;
-	if (READ_ONCE(gtdp->gone)) {
-		r = -ESRCH;
-		goto out;
-	}
-	if (kvm->vm_dead) {
-		r = -EIO;
-		goto out;
-	}
-
-	switch (cmd) {
-	case KVM_GTDP_GET_SLOTS:
-		r = gtdp_ioctl_get_slots(kvm, arg);
-		break;
-	case KVM_GTDP_BUILD:
-		r = gtdp_handle_range(kvm, gtdp, arg, gtdp_ioctl_build);
-		break;
-	case KVM_GTDP_RELEASE:
-		r = gtdp_handle_range(kvm, gtdp, arg, gtdp_ioctl_release);
-		break;
-	case KVM_GTDP_STATS:
-		r = gtdp_ioctl_stats(kvm, gtdp, arg);
-		break;
-	default:
-		r = -ENOTTY;
-	}
-out:
-	kvm_put_kvm(kvm);
-	return r;
-}
-
-static __poll_t gtdp_handle_poll(struct file *file, poll_table *wait)
-{
-	struct kvm_gtdp *gtdp = file->private_data;
-
-	poll_wait(file, &gtdp->wait, wait);
-	return READ_ONCE(gtdp->gone) ? EPOLLHUP | EPOLLERR : 0;
-}
-
-/* Take the mapping off the VM: the pins go, the leaves stay. */
-static void gtdp_detach(struct kvm *kvm, struct kvm_gtdp *gtdp)
-{
-	mutex_lock(&kvm->slots_lock);
-	gtdp->has_handle = false;
-	if (!gtdp->forced) {
-		write_lock(&kvm->mmu_lock);
-		WRITE_ONCE(kvm->arch.gtdp, NULL);
-		write_unlock(&kvm->mmu_lock);
-	}
-	mutex_unlock(&kvm->slots_lock);
-
-	if (!gtdp->forced) {
-		synchronize_srcu(&kvm->srcu);
-		gtdp_pin_drop_all(gtdp, kvm);
-		spin_lock(&gtdp->vm_lock);
-		gtdp->kvm = NULL;
-		spin_unlock(&gtdp->vm_lock);
-		gtdp_put(gtdp);
-	}
-}
-
-static int gtdp_handle_release(struct inode *inode, struct file *file)
-{
-	struct kvm_gtdp *gtdp = file->private_data;
-	struct module *vendor = gtdp->vendor;
-	struct kvm *kvm;
-
-	kvm = gtdp_get_vm(gtdp);
-	if (kvm) {
-		gtdp_detach(kvm, gtdp);
-		kvm_put_kvm(kvm);
-	}
-	gtdp_put(gtdp);
-	module_put(vendor);
-	return 0;
-}
-
-static const struct file_operations gtdp_handle_fops = {
-	.owner = THIS_MODULE,
-	.release = gtdp_handle_release,
-	.unlocked_ioctl = gtdp_handle_ioctl,
-	.compat_ioctl = compat_ptr_ioctl,
-	.poll = gtdp_handle_poll,
-	.llseek = noop_llseek,
-};
-
-/* ---- the device ---- */
-
-/* Give the VM a global mapping, or take over the one that force made. */
-static struct kvm_gtdp *gtdp_claim(struct kvm *kvm, u32 flags)
-{
-	struct kvm_gtdp *gtdp, *new;
-
-	new = gtdp_alloc(kvm);
-	if (!new)
-		return ERR_PTR(-ENOMEM);
-
-	mutex_lock(&kvm->slots_lock);
-	gtdp = kvm->arch.gtdp;
-	if (kvm->arch.gtdp_refused || (gtdp && gtdp->has_handle)) {
-		mutex_unlock(&kvm->slots_lock);
-		gtdp_put(new);
-		return ERR_PTR(kvm->arch.gtdp_refused ? -EOPNOTSUPP : -EBUSY);
-	}
-	if (!gtdp) {
-		gtdp = new;
-		new = NULL;
-		gtdp->auto_build = flags & KVM_GTDP_ATTACH_AUTO;
-		write_lock(&kvm->mmu_lock);
-		WRITE_ONCE(kvm->arch.gtdp, gtdp);
-		write_unlock(&kvm->mmu_lock);
-	}
-	gtdp->has_handle = true;
-	kref_get(&gtdp->kref);
-	if (new)
-		gtdp->pin_limit = new->pin_limit;
-	mutex_unlock(&kvm->slots_lock);
-
-	if (new)
-		gtdp_put(new);
-	return gtdp;
-}
-
-static int gtdp_attach_file(struct file *vm_file, u32 flags)
-{
-	struct module *vendor = vm_file->f_op->owner;
-	struct kvm *kvm = vm_file->private_data;
-	struct kvm_gtdp *gtdp;
-	struct file *file;
-	int fd;
-
-	if (kvm_arch_has_private_mem(kvm) || kvm->arch.vm_type != KVM_X86_DEFAULT_VM)
-		return -EOPNOTSUPP;
-
-	fd = get_unused_fd_flags(O_CLOEXEC);
-	if (fd < 0)
-		return fd;
-
-	/* The file may outlive the VM; its owner must not be unloaded before. */
-	if (!mmget_not_zero(kvm->mm)) {
-		put_unused_fd(fd);
-		return -ESRCH;
-	}
-	gtdp = gtdp_claim(kvm, flags);
-	mmput_async(kvm->mm);
-	if (IS_ERR(gtdp)) {
-		put_unused_fd(fd);
-		return PTR_ERR(gtdp);
-	}
-
-	__module_get(vendor);
-	gtdp->vendor = vendor;
-	file = anon_inode_getfile("kvm-gtdp", &gtdp_handle_fops, gtdp, O_RDWR);
-	if (IS_ERR(file)) {
-		put_unused_fd(fd);
-		gtdp_detach(kvm, gtdp);
-		gtdp_put(gtdp);
-		module_put(vendor);
-		return PTR_ERR(file);
-	}
-
-	fd_install(fd, file);
-	return fd;
-}
-
-static long gtdp_ioctl_attach(void __user *arg)
-{
-	struct kvm_gtdp_attach attach;
-	struct file *file;
-	long r;
-
-	if (copy_from_user(&attach, arg, sizeof(attach)))
-		return -EFAULT;
-	if (attach.flags & ~KVM_GTDP_ATTACH_AUTO ||
-	    memchr_inv(attach.reserved, 0, sizeof(attach.reserved)))
-		return -EINVAL;
-
-	file = fget(attach.vm_fd);
-	if (!file)
-		return -EBADF;
-	r = file_is_kvm(file) ? gtdp_attach_file(file, attach.flags) : -EINVAL;
-	fput(file);
-	return r;
-}
-
-static long gtdp_ioctl_get_info(void __user *arg)
-{
-	struct kvm_gtdp_info info = {
-		.abi_version = KVM_GTDP_ABI_VERSION,
-		.mode = KVM_GTDP_MODE_SHADOW,
-		.max_leaf_level = PG_LEVEL_4K,
-	};
-
-	if (tdp_mmu_enabled) {
-		info.mode = kvm_x86_ops.get_mt_mask ? KVM_GTDP_MODE_EPT : KVM_GTDP_MODE_NPT;
-		info.root_level = kvm_mmu_get_max_tdp_level();
-		info.max_leaf_level = kvm_mmu_get_max_leaf_level();
-		if (kvm_ad_enabled())
-			info.features |= KVM_GTDP_FEAT_AD_BITS;
-		if (READ_ONCE(nx_huge_pages))
-			info.features |= KVM_GTDP_FEAT_NX_HUGE;
-	}
-	if (kvm_x86_ops.cpu_dirty_log_size)
-		info.features |= KVM_GTDP_FEAT_PML;
-	if (kvm_cpu_cap_has(X86_FEATURE_VMX) || kvm_cpu_cap_has(X86_FEATURE_SVM))
-		info.features |= KVM_GTDP_FEAT_NESTED;
-	if (enable_apicv)
-		info.features |= KVM_GTDP_FEAT_APICV;
-	/* Nested VMX virtualises it for its guests too, nested SVM never does. */
-	if (enable_apicv && kvm_cpu_cap_has(X86_FEATURE_VMX))
-		info.features |= KVM_GTDP_FEAT_NESTED_APICV;
-	if (gtdp_policy == GTDP_FORCE)
-		info.features |= KVM_GTDP_FEAT_FORCE;
-
-	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
-}
-
-static long gtdp_dev_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
-{
-	void __user *arg = (void __user *)argp;
-
-	switch (cmd) {
-	case KVM_GTDP_GET_INFO:
-		return gtdp_ioctl_get_info(arg);
-	case KVM_GTDP_ATTACH:
-		return gtdp_ioctl_attach(arg);
-	default:
-		return -ENOTTY;
-	}
-}
-
-static const struct file_operations gtdp_dev_fops = {
-	.owner = THIS_MODULE,
-	.unlocked_ioctl = gtdp_dev_ioctl,
-	.compat_ioctl = compat_ptr_ioctl,
-	.llseek = noop_llseek,
-};
-
-static struct miscdevice gtdp_dev = {
-	.minor = MISC_DYNAMIC_MINOR,
-	.name = "kvm-gtdp",
-	.fops = &gtdp_dev_fops,
-	.mode = 0600,
-};
-
 /* Called when a vendor module has set up KVM, and before it takes it down. */
 int kvm_gtdp_init(void)
 {
@@ -693,11 +235,11 @@ int kvm_gtdp_init(void)
 	}
 	gtdp_policy = r;
 
-	return gtdp_policy == GTDP_OFF ? 0 : misc_register(&gtdp_dev);
+	return gtdp_policy == GTDP_OFF ? 0 : gtdp_dev_register();
 }
 
 void kvm_gtdp_exit(void)
 {
 	if (gtdp_policy != GTDP_OFF)
-		misc_deregister(&gtdp_dev);
+		gtdp_dev_unregister();
 }

@@ -39,6 +39,7 @@ static inline bool __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range
 {
 	return flush;
 }
+
 static inline bool kvm_gtdp_refuse(struct kvm *kvm) { return true; }
 static inline void __kvm_gtdp_flush_slot(struct kvm *kvm, struct kvm_memory_slot *slot) {}
 static inline void __kvm_gtdp_flush_all(struct kvm *kvm) {}

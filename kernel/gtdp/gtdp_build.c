@@ -79,8 +79,8 @@ static int ready_batch(struct gtdp_build *b, gfn_t gfn, int nr, int level, unsig
 {
 	int r;
 
-	/* Before the pins and the pages are looked up, see mmu_invalidate_retry(). */
 	*seq = b->kvm->mmu_invalidate_seq;
+	/* Before the pins and the pages are looked up, see mmu_invalidate_retry(). */
 	smp_rmb();
 
 	if (!b->pages) {

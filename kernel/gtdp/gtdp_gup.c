@@ -161,6 +161,7 @@ static void walk_ptes(struct walk *w, pmd_t *pmdp, pmd_t pmd)
 	struct folio *folio;
 	struct page *page;
 	pte_t pte;
+	bool same;
 
 	for (; n; n--, ptep++) {
 		pte = ptep_get_lockless(ptep);
@@ -172,8 +173,9 @@ static void walk_ptes(struct walk *w, pmd_t *pmdp, pmd_t pmd)
 		if (!folio)
 			return;
 		/* The table itself may have been replaced by a huge page. */
-		if (!keep(w, folio, 1, pmd_val(pmd) == pmd_val(READ_ONCE(*pmdp)) &&
-				      pte_val(pte) == pte_val(ptep_get(ptep))))
+		same = pmd_val(pmd) == pmd_val(READ_ONCE(*pmdp)) &&
+		       pte_val(pte) == pte_val(ptep_get(ptep));
+		if (!keep(w, folio, 1, same))
 			return;
 
 		*w->page++ = page;
@@ -342,10 +344,10 @@ static int fault_reason(struct mm_struct *mm, unsigned long hva)
 	mmap_read_lock(mm);
 	vma = vma_lookup(mm, hva);
 	if (vma) {
-		file = vma->vm_file;
+		file = vma->vm_flags & VM_SHARED ? vma->vm_file : NULL;
 		if (vma->vm_flags & (VM_IO | VM_PFNMAP))
 			r = -EOPNOTSUPP;
-		else if (file && (vma->vm_flags & (VM_SHARED | VM_WRITE)) == (VM_SHARED | VM_WRITE) &&
+		else if (file && vma->vm_flags & VM_WRITE &&
 			 !shmem_mapping(file->f_mapping) && !is_file_hugepages(file))
 			r = -EOPNOTSUPP;
 	}

@@ -92,7 +92,16 @@ enum gtdp_yield {
 };
 
 /* gtdp.c */
+enum gtdp_policy { GTDP_OFF, GTDP_ALLOW, GTDP_FORCE };
+
+extern enum gtdp_policy gtdp_policy;
+
+struct kvm_gtdp *gtdp_alloc(struct kvm *kvm);
 void gtdp_put(struct kvm_gtdp *gtdp);
+
+/* gtdp_dev.c */
+int gtdp_dev_register(void);
+void gtdp_dev_unregister(void);
 
 /* gtdp_build.c */
 int gtdp_build(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_range *range,
