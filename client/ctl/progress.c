@@ -166,6 +166,8 @@ static int on_progress(const struct tdp_job *job, void *userdata) {
                         show_cursor(p, true);
                         (void) log_error(0, "Left before job %u was canceled; \"tdpctl jobs\" shows it.",
                                          tdp_job_get_id(job));
+                        if (p->leave)
+                                p->leave(p->userdata);
                         _exit(128 + signo);
                 }
                 p->signo = signo;
@@ -176,7 +178,7 @@ static int on_progress(const struct tdp_job *job, void *userdata) {
         if (p->signo > 0)
                 return -ECANCELED;
 
-        if (p->check && p->check(p->check_userdata) < 0)
+        if (p->check && p->check(p->userdata) < 0)
                 return -ECANCELED;
 
         update(p, job);

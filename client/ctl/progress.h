@@ -21,7 +21,9 @@ struct progress {
 
         /* Asked each time: a negative return cancels the job. */
         int (*check)(void *userdata);
-        void *check_userdata;
+        /* Called when a second signal ends tdpctl. */
+        void (*leave)(void *userdata);
+        void *userdata;
 };
 
 void progress_init(struct progress *p, const struct args *args);

@@ -34,6 +34,7 @@ fail:
 int qemu_start(struct qemu *q, char *const *argv, const int *fds) {
         _cleanup_close_ int read_end = -1, write_end = -1;
         int pipe_fds[2], error;
+        struct terminal terminal;
         pid_t pid;
         ssize_t n;
 
@@ -42,6 +43,7 @@ int qemu_start(struct qemu *q, char *const *argv, const int *fds) {
         read_end = pipe_fds[0];
         write_end = pipe_fds[1];
 
+        terminal_save(&terminal);
         pid = fork();
         if (pid < 0)
                 return -errno;
@@ -58,7 +60,7 @@ int qemu_start(struct qemu *q, char *const *argv, const int *fds) {
                 return -error;
         }
 
-        *q = (struct qemu){ .pid = pid, .pidfd = pidfd_open(pid, 0) };
+        *q = (struct qemu){ .pid = pid, .pidfd = pidfd_open(pid, 0), .terminal = terminal };
         if (q->pidfd < 0) {
                 error = errno;
                 (void) kill(pid, SIGKILL);
@@ -81,6 +83,8 @@ bool qemu_has_ended(struct qemu *q) {
         q->ended = true;
         q->signaled = info.si_code != CLD_EXITED;
         q->code = q->signaled ? 128 + info.si_status : info.si_status;
+        if (q->signaled) /* it had no time to leave the terminal as it was */
+                terminal_restore(&q->terminal);
         return true;
 }
 

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "terminal.h"
+
 /* The QEMU process. */
 struct qemu {
         pid_t pid; /* 0: not started */
@@ -11,6 +13,7 @@ struct qemu {
         bool ended;
         int code; /* when ended: exit status, or 128 + signal */
         bool signaled;
+        struct terminal terminal; /* as it was before */
 };
 
 /* Exit codes of tdpctl if QEMU cannot be executed, as in env(1). */

@@ -36,7 +36,7 @@ static int on_line(struct qmp *q, const char *line) {
                 return -EPROTO;
 
         if (json_object_object_get_ex(o, "event", &v)) {
-                if (q->on_event)
+                if (q->on_event && json_object_is_type(v, json_type_string))
                         q->on_event(json_object_get_string(v), q->userdata);
         } else if (json_object_object_get_ex(o, "QMP", NULL))
                 q->greeted = true;
@@ -90,8 +90,11 @@ int qmp_process(struct qmp *q) {
                         break;
                 q->length += (size_t) n;
                 r = on_data(q);
-                if (r < 0)
+                if (r < 0) {
+                        /* Whatever comes after what makes no sense is not kept, and not waited for. */
+                        q->closed = true;
                         return r;
+                }
         }
         q->closed = true;
         return -ECONNRESET;

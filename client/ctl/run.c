@@ -181,6 +181,13 @@ static int early_end(void *userdata) {
         return qemu_has_ended(&run->qemu) ? -ECONNRESET : 0;
 }
 
+/* Its guest waits to be started, and nobody would be there to do it. */
+static void leave(void *userdata) {
+        struct run *run = userdata;
+
+        qemu_kill(&run->qemu, SIGKILL);
+}
+
 /* What to exit with if a command to QEMU failed; EXIT_OK if QEMU itself ended like that. */
 static int qmp_failed(struct run *run, int r, const char *doing) {
         if (run->signo > 0)
@@ -231,7 +238,8 @@ static int attach(struct run *run) {
 
         progress_init(&progress, run->args);
         progress.check = early_end;
-        progress.check_userdata = run;
+        progress.leave = leave;
+        progress.userdata = run;
         /* With --no-wait the terminal is the guest's already. */
         if (run->args->no_wait)
                 progress.shown = false;

@@ -5,13 +5,16 @@
   test-tdpctl.py CLASS...
 """
 
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
 import subprocess
+import termios
 import time
 
 from lab import FAKE_SYSTEMD, Lab, TDPCTL, TDPD, TOP, VMM, main
@@ -384,6 +387,40 @@ class Run(Lab):
         self.assertEqual(process.wait(20), 128 + signal.SIGTERM)
         self.assertEqual(self.json('vms'), [])
         self.assertEqual(self.seen()['ended_by'], signal.SIGTERM)
+
+    def test_left_in_mid_build(self):
+        """Nobody is there any more to start the guest."""
+        process = self.spawn(TDPCTL, 'run', '--name=slow', '--memory=64M', '-q', '--', FAKE_QEMU, '-fake-stay', 'x')
+        self.wait_until(lambda: [j for j in self.json('jobs') if j['phase'] == 'build'], 'the build')
+        self.daemon.send_signal(signal.SIGSTOP)
+        pid = self.seen()['pid']
+        process.send_signal(signal.SIGTERM)
+        time.sleep(3)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(20), 128 + signal.SIGTERM)
+        # A process that nobody waits for may stay as a zombie.
+        state = pathlib.Path(f'/proc/{pid}/stat')
+        self.wait_until(lambda: not state.exists() or ') Z ' in state.read_text(), "QEMU's end")
+
+    def test_terminal_is_restored(self):
+        master, slave = pty.openpty()
+        self.addCleanup(os.close, master)
+        self.addCleanup(os.close, slave)
+        before = termios.tcgetattr(slave)
+
+        def take_terminal():
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        process = self.spawn(TDPCTL, 'run', '--name=db', '--memory=64M', '-q', '--', FAKE_QEMU, '-fake-raw', 'x', '-fake-stay', 'x',
+                             stdin=slave, preexec_fn=take_terminal)
+        self.wait_until(lambda: self.record.exists() and self.seen()['commands'][-1:] == ['cont'], 'the guest')
+        self.assertNotEqual(termios.tcgetattr(slave), before)
+        self.assertFalse(os.get_blocking(slave))
+        os.kill(self.seen()['pid'], signal.SIGKILL)
+        self.assertEqual(process.wait(20), 128 + signal.SIGKILL)
+        self.assertEqual(termios.tcgetattr(slave), before)
+        self.assertTrue(os.get_blocking(slave))
 
     def test_refused_attachment(self):
         """auto and never go on without the mapping, always does not."""
