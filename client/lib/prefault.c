@@ -21,6 +21,10 @@ struct pre_fault_memory {
 
 #define ALIGNMENT UINT64_C(4096)
 
+/* EAGAIN: a memory slot is being changed. 2 s at most without any progress. */
+#define AGAIN_TRIES 1000U
+#define AGAIN_USEC  2000U
+
 static int fail(struct tdp_ctx *ctx, int error, const struct pre_fault_memory *range) {
         switch (error) {
         case ENOTTY:
@@ -31,6 +35,10 @@ static int fail(struct tdp_ctx *ctx, int error, const struct pre_fault_memory *r
                 return ctx_fail(ctx, -EOPNOTSUPP, NULL,
                                 "KVM cannot pre-fault memory of this VM: it uses shadow paging or a "
                                 "confidential guest's memory");
+        case EAGAIN:
+                return ctx_fail(ctx, -EAGAIN, NULL,
+                                "Memory slots at 0x%llx keep changing: map them when the machine is complete",
+                                (unsigned long long) range->gpa);
         default:
                 return ctx_fail(ctx, -error, NULL, "KVM_PRE_FAULT_MEMORY at 0x%llx, 0x%llx bytes left: %s",
                                 (unsigned long long) range->gpa, (unsigned long long) range->size,
@@ -42,6 +50,7 @@ TDP_EXPORT int tdp_prefault_vcpu(struct tdp_ctx *ctx, int vcpu_fd, uint64_t gpa,
                                  uint64_t *ret_done) {
         struct pre_fault_memory range = { .gpa = gpa, .size = size };
         int r = TDP_MAPPED_ONCE;
+        unsigned again = 0;
 
         if (size == 0 || gpa % ALIGNMENT != 0 || size % ALIGNMENT != 0 || gpa + size < gpa)
                 return ctx_fail(ctx, -EINVAL, NULL,
@@ -53,8 +62,15 @@ TDP_EXPORT int tdp_prefault_vcpu(struct tdp_ctx *ctx, int vcpu_fd, uint64_t gpa,
                 uint64_t left = range.size;
 
                 if (ioctl(vcpu_fd, PRE_FAULT_MEMORY, &range) < 0) {
-                        if (errno == EAGAIN)
-                                continue;
+                        if (errno == EAGAIN) {
+                                again = range.size < left ? 0 : again + 1;
+                                if (again == 0)
+                                        continue;
+                                if (again < AGAIN_TRIES) {
+                                        (void) usleep(AGAIN_USEC);
+                                        continue;
+                                }
+                        }
                         r = fail(ctx, errno, &range);
                         break;
                 }
@@ -62,6 +78,7 @@ TDP_EXPORT int tdp_prefault_vcpu(struct tdp_ctx *ctx, int vcpu_fd, uint64_t gpa,
                         r = fail(ctx, EIO, &range);
                         break;
                 }
+                again = 0;
         }
 
         if (ret_done)

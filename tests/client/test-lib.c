@@ -2,6 +2,7 @@
 
 /* libtdp where no daemon is needed: contexts, options, wrong arguments. */
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -133,6 +134,62 @@ static void test_prefault(void **state) {
         assert_string_equal(tdp_mapping_to_string(TDP_MAPPED_ONCE), "mapped once, not held");
 }
 
+/* Stands in for KVM: what the library calls is found here first. */
+static int (*fake_ioctl)(uint64_t range[2]);
+
+int ioctl(int fd, unsigned long request, ...); /* the system's header adds attributes to its own */
+int ioctl(int fd, unsigned long request, ...) {
+        static int (*real)(int fd, unsigned long request, ...);
+        void *arg;
+        va_list ap;
+
+        va_start(ap, request);
+        arg = va_arg(ap, void *);
+        va_end(ap);
+        if (fake_ioctl)
+                return fake_ioctl(arg);
+        if (!real)
+                *(void **) &real = dlsym(RTLD_NEXT, "ioctl");
+        return real(fd, request, arg);
+}
+
+static unsigned n_calls;
+
+static int always_again(uint64_t range[2]) {
+        n_calls++;
+        errno = EAGAIN;
+        return -1;
+}
+
+/* Slowly, with an error now and then. */
+static int now_and_then(uint64_t range[2]) {
+        if (n_calls++ % 2 == 0) {
+                errno = EAGAIN;
+                return -1;
+        }
+        range[0] += 4096;
+        range[1] -= 4096;
+        return 0;
+}
+
+static void test_prefault_again(void **state) {
+        uint64_t done = 1;
+
+        n_calls = 0;
+        fake_ioctl = now_and_then;
+        assert_int_equal(tdp_prefault_vcpu(*state, 0, 0, 8 * 4096, &done), TDP_MAPPED_ONCE);
+        assert_int_equal(done, 8 * 4096);
+        assert_int_equal(n_calls, 16);
+
+        n_calls = 0;
+        fake_ioctl = always_again;
+        assert_int_equal(tdp_prefault_vcpu(*state, 0, 4096, 4096, &done), -EAGAIN);
+        fake_ioctl = NULL;
+        assert_int_equal(done, 0);
+        assert_in_range(n_calls, 2, 10000);
+        assert_non_null(strstr(tdp_error_message(*state), "0x1000"));
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_references, setup, teardown),
@@ -141,6 +198,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_unreachable, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_wrong_arguments, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_prefault, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_prefault_again, setup, teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,10 @@
  * - After a failure tdp_error_name() and tdp_error_message() tell more.
  * - Sizes and addresses are bytes, times are microseconds.
  * - The library never prints and has no global state.  A context, and all that
- *   was obtained from it, may be used by one thread at a time.
+ *   was obtained from it, may be used by one thread at a time, and not by a
+ *   process forked off.
+ * - VMs and jobs hold a reference to their context: they may outlive the
+ *   caller's.  Nodes, values, options, plans and memory do not need it.
  * - Strings returned as "const char *" belong to the object they were asked of.
  * - free and unref functions accept NULL, and return NULL.
  */
@@ -279,7 +282,8 @@ int tdp_cancel_job(struct tdp_ctx *ctx, uint32_t id);
  * Returns TDP_MAPPED_ONCE: nothing is pinned, and what the kernel unmaps later
  * comes back on demand only.
  * -EOPNOTSUPP: not in this kernel, or not with shadow paging. -ENOENT: no
- * memory slot at that address. -EINVAL, -EINTR, -EFAULT, -EIO as from KVM.
+ * memory slot at that address. -EAGAIN: slots keep changing there, for 2 s now.
+ * -EINVAL, -EINTR, -EFAULT, -EIO as from KVM.
  */
 enum tdp_mapping {
         TDP_NOT_MAPPED = 0,
