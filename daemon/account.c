@@ -57,6 +57,21 @@ int charge_take(Charge *c, Accounts *a, uid_t uid, uint64_t vms, uint64_t bytes,
         return 0;
 }
 
+int charge_resize(Charge *c, uint64_t bytes, sd_bus_error *error) {
+        Account *acc = c->account;
+        int r;
+
+        if (bytes > c->bytes) {
+                r = check("bytes", acc->uid, acc->bytes, bytes - c->bytes, acc->accounts->limits.bytes,
+                          "MaxBytes", error);
+                if (r < 0)
+                        return r;
+        }
+        acc->bytes = acc->bytes - c->bytes + bytes;
+        c->bytes = bytes;
+        return 0;
+}
+
 void charge_return(Charge *c) {
         if (!c->account)
                 return;

@@ -40,4 +40,6 @@ typedef struct Charge {
 /* All or nothing; LimitExceeded, in "error", if a limit would be passed. */
 int charge_take(Charge *c, Accounts *a, uid_t uid, uint64_t vms, uint64_t bytes, uint64_t jobs,
                 sd_bus_error *error);
+/* What is charged for has another size now.  LimitExceeded, in "error", if more would pass the limit. */
+int charge_resize(Charge *c, uint64_t bytes, sd_bus_error *error);
 void charge_return(Charge *c);

@@ -23,6 +23,7 @@ static int on_vmm_gone(sd_event_source *s, int fd, uint32_t revents, void *userd
 typedef struct Attach {
         int handle;
         PolicyOutput policy;
+        bool always;        /* by this call, or else by the reservation */
         uint64_t bytes;     /* all slots that can be built */
         uint64_t page_size; /* the largest one that backs a slot */
 } Attach;
@@ -98,6 +99,7 @@ static void decide(Manager *m, const VM *joined, const VMOptions *o, Attach *a) 
         if (joined && o->vcpus == 0)
                 in.vcpus = joined->options.vcpus;
 
+        a->always = in.asked_is_set && in.asked == DECISION_ALWAYS;
         manager_policy_facts(m, &in);
         policy_decide(&in, &a->policy);
 }
@@ -130,7 +132,7 @@ static int prepare(Manager *m, const VM *joined, int vm_fd, const VMOptions *o, 
         decide(m, joined, o, a);
 
         /* Whoever says "always" is not served with something else. */
-        if (!a->policy.build && o->has_decision && o->decision == DECISION_ALWAYS)
+        if (!a->policy.build && a->always)
                 return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,
                                          "asked to build, and it cannot be: %s", a->policy.reasons[0].text);
 

@@ -113,6 +113,8 @@ int main(int argc, char *argv[]) {
         r = manager_startup(m);
         if (r < 0)
                 return EXIT_FAILURE;
+        /* Without a bus the loop ends with a positive code: that is no success, and systemd starts us again.
+         */
         r = manager_run(m);
-        return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+        return r != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -132,7 +132,7 @@ int memory_part_populate(MemoryPart *part, uint64_t page_size, uint64_t offset, 
                 if (madvise(p + done, k, MADV_POPULATE_WRITE) < 0) {
                         /* Pages that are there already cost nothing the second time. */
                         atomic_fetch_sub(&part->started, k);
-                        if (errno != EINTR && errno != EAGAIN) {
+                        if (errno != EINTR) {
                                 r = -errno;
                                 break;
                         }

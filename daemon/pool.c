@@ -52,6 +52,10 @@ static int pool_read(const char *root, unsigned node, uint64_t kib, Pool *ret) {
                         break;
         }
 
+        /* All of them are multiplied with the page size. */
+        if (MAX_OF(MAX_OF(p.total, p.free), MAX_OF(p.surplus, p.reserved)) > INT64_MAX / p.page_size)
+                return -ERANGE;
+
         *ret = p;
         return 0;
 }

@@ -96,11 +96,14 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
 
         r = populate_start(m->event, vm->memory, nodes, (unsigned) m->config.threads, on_populated, vm,
                            &j->populate);
-        if (r < 0)
+        if (r >= 0)
+                r = job_watch(j, JOB_PHASE_POPULATE, bytes);
+        if (r < 0) {
+                r = sd_bus_error_setf(error, TDP_ERROR_FAILED,
+                                      "populating %s for VM \"%s\" cannot be started: %s; all is given back",
+                                      format_bytes(bytes), name, strerror(-r));
                 goto fail;
-        r = job_watch(j, JOB_PHASE_POPULATE, bytes);
-        if (r < 0)
-                goto fail;
+        }
 
         bus_vm_added(vm);
         bus_job_added(j);

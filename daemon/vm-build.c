@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "bus-error.h"
-#include "log.h"
+#include "slots.h"
 #include "vm.h"
 
 static void on_built(Worker *w, int result, void *userdata) {
@@ -28,15 +28,16 @@ static void on_built(Worker *w, int result, void *userdata) {
                 return;
         }
 
+        vm->has_stats = false;
         if (j->failed)
-                vm_event(vm, VM_EVENT_BUILD_FAILED);
+                /* What an earlier build has mapped is there still, and the next look says whether all of it.
+                 */
+                vm_event(vm, vm->was_built ? VM_EVENT_BUILD_SHORT : VM_EVENT_BUILD_FAILED);
         else {
-                vm->has_stats = false;
                 stats = vm_stats(vm);
                 /* Nothing is claimed that the page tables do not show. */
-                vm_event(vm, stats && stats->hole_bytes == 0 && stats->built_bytes > 0
-                                             ? VM_EVENT_BUILD_COMPLETE
-                                             : VM_EVENT_BUILD_SHORT);
+                vm_event(vm, stats && vm_stats_are_whole(stats) ? VM_EVENT_BUILD_COMPLETE
+                                                                : VM_EVENT_BUILD_SHORT);
         }
         job_end(j);
 }
@@ -58,6 +59,7 @@ static int node_cpus(VM *vm, IdSet *ret, sd_bus_error *error) {
 
 int vm_start_build(VM *vm, uid_t uid, JobType type, uint32_t max_level, Job **ret, sd_bus_error *error) {
         Manager *m = vm->manager;
+        uint64_t bytes, page_size;
         IdSet cpus;
         Job *j;
         int r;
@@ -65,6 +67,15 @@ int vm_start_build(VM *vm, uid_t uid, JobType type, uint32_t max_level, Job **re
         r = node_cpus(vm, &cpus, error);
         if (r < 0)
                 return r;
+        /* A VMM that brings its own memory may have got more of it since the attach, and all will be pinned.
+         */
+        if (!vm->memory && slots_measure(vm->handle, &bytes, &page_size) >= 0) {
+                r = charge_resize(&vm->charge, bytes, error);
+                if (r < 0)
+                        return r;
+                vm->bytes = bytes;
+                vm->page_size = page_size;
+        }
         r = job_new(vm, uid, type, &j, error);
         if (r < 0)
                 return r;
@@ -78,7 +89,9 @@ int vm_start_build(VM *vm, uid_t uid, JobType type, uint32_t max_level, Job **re
                 if (r == -ESRCH)
                         return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_PROCESS,
                                                  "the VM or its VMM has gone");
-                return r;
+                return sd_bus_error_setf(error, TDP_ERROR_FAILED,
+                                         "the build of VM \"%s\" cannot be started: %s", vm->name,
+                                         strerror(-r));
         }
 
         *ret = j;

@@ -110,6 +110,8 @@ void vm_event(VM *vm, VMEvent e) {
         }
         log_debug("VM %s: %s -> %s (%s)", vm->name, vm_state_to_string(vm->state), vm_state_to_string(next),
                   vm_event_to_string(e));
+        if (e == VM_EVENT_BUILD_START)
+                vm->was_built = vm->state != VM_ATTACHED;
         vm->state = next;
         bus_vm_changed(vm, "State");
 }
@@ -141,9 +143,14 @@ const struct kvm_gtdp_stats *vm_stats(VM *vm) {
         vm->stats_cost_usec = vm->stats_usec - start;
 
         /* The truth is in the page tables, and the state follows it. */
-        if (vm->state == VM_BUILT && vm->stats.hole_bytes > 0)
+        if (vm->state == VM_BUILT && !vm_stats_are_whole(&vm->stats))
                 vm_event(vm, VM_EVENT_HOLE);
-        else if (vm->state == VM_HEALING && vm->stats.hole_bytes == 0)
+        else if (vm->state == VM_HEALING && vm_stats_are_whole(&vm->stats))
                 vm_event(vm, VM_EVENT_HEALED);
         return &vm->stats;
+}
+
+/* Nothing built has no holes either. */
+bool vm_stats_are_whole(const struct kvm_gtdp_stats *stats) {
+        return stats->hole_bytes == 0 && stats->built_bytes > 0;
 }

@@ -19,6 +19,7 @@ struct VM {
         char *path;
         uid_t uid;
         VMState state;
+        bool was_built; /* before the build that runs */
         VMOptions options;
         PolicyOutput policy;
 
@@ -67,6 +68,8 @@ int vm_check_name(Manager *m, const char *name, sd_bus_error *error);
 void vm_event(VM *vm, VMEvent e);
 /* Reads the kernel's statistics, or has them from shortly before.  NULL without a handle. */
 const struct kvm_gtdp_stats *vm_stats(VM *vm);
+/* Whether they show a mapping, and all of it. */
+bool vm_stats_are_whole(const struct kvm_gtdp_stats *stats);
 
 /* reserve.c: the VM's job populates. */
 int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VMOptions *o, VM **ret,

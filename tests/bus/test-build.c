@@ -12,14 +12,18 @@
 #define VM_PATH     "/org/tdpd1/vm/db"
 #define SLOTS_BYTES (768 * MIB)
 
-static Fixture *start(const char *scenario) {
+static Fixture *start_with(const char *scenario, const char *config) {
         static char arg[160];
 
         /* The variable is what fixture_start() runs. */
         assert_non_null(getenv("TDPD_STANDIN"));
         assert_int_equal(setenv("TDPD", getenv("TDPD_STANDIN"), 1), 0);
         snprintf(arg, sizeof(arg), "--device=standin:%s", scenario);
-        return fixture_start(NULL, arg);
+        return fixture_start(config, arg);
+}
+
+static Fixture *start(const char *scenario) {
+        return start_with(scenario, NULL);
 }
 
 /* The job of a call that must succeed. */
@@ -60,6 +64,20 @@ static void assert_state(Fixture *f, const char *expected) {
 
         assert_string_equal(s, expected);
         free(s);
+}
+
+/* Statistics are not read anew if reading them took long just before. */
+static void wait_state(Fixture *f, const char *expected) {
+        for (uint64_t until = now_usec() + 5000000; now_usec() < until;) {
+                char *s = vm_state(f, VM_PATH);
+                bool same = strcmp(s, expected) == 0;
+
+                free(s);
+                if (same)
+                        return;
+                usleep(10000);
+        }
+        assert_state(f, expected);
 }
 
 static void assert_property(Fixture *f, const char *name, uint64_t expected) {
@@ -253,14 +271,80 @@ static void test_holes(void **state) {
         assert_state(f, "healing");
         assert_property(f, "Holes", 4096);
         assert_int_equal(unlink(path), 0);
-        assert_state(f, "built");
+        wait_state(f, "built");
         fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
         assert_true(fd >= 0);
         close(fd);
-        assert_state(f, "healing");
+        wait_state(f, "healing");
         assert_string_equal(wait_job(f, build(f))->result, "done");
         assert_state(f, "healing");
         unlink(path);
+        fixture_stop(f);
+}
+
+/* Nothing is lost of what is not there, and it is not "built" for that. */
+static void test_nothing_built(void **state) {
+        Fixture *f = start("nothing-built");
+
+        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        for (unsigned i = 0; i < 3; i++) {
+                assert_state(f, "healing");
+                usleep(50000);
+        }
+        assert_property(f, "BuiltBytes", 0);
+        fixture_stop(f);
+}
+
+/* The mapping of an earlier build is there after one that was canceled. */
+static void test_cancel_of_another_build(void **state) {
+        Fixture *f = start("second-never-ends");
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        const char *job;
+
+        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        assert_state(f, "built");
+        job = build(f);
+        assert_state(f, "building");
+        sd_bus_message_unref(call(f->bus, &error, job, "org.tdpd1.Job", "Cancel", NULL));
+        assert_false(sd_bus_error_is_set(&error));
+        assert_string_equal(wait_job(f, job)->result, "canceled");
+        wait_state(f, "built");
+        assert_property(f, "BuiltBytes", SLOTS_BYTES);
+        fixture_stop(f);
+}
+
+static void test_limit_of_what_a_vmm_brings(void **state) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        Fixture *f;
+
+        require_root();
+        f = start_with("grows", "[Limits]\nMaxBytes=800M\n");
+        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        assert_null(call(f->bus, &error, VM_PATH, "org.tdpd1.VM", "Build", "a{sv}", 0));
+        assert_error_is(&error, ERR("LimitExceeded"), "asks for 268435456 more");
+        assert_state(f, "built");
+        fixture_stop(f);
+}
+
+/* "always" holds for the VM, whichever call has said it. */
+static void test_always_by_the_reservation(void **state) {
+        Fixture *f = start("shadow");
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        const char *vm, *job;
+        sd_bus_message *m;
+
+        m = manager_call(f, &error, "Reserve", "sta{sv}", "db", 2 * MIB, 2, "page-size", "t", UINT64_C(4096),
+                         "decision", "s", "always");
+        if (!m)
+                fail_msg("Reserve: %s", error.message);
+        assert_true(sd_bus_message_read(m, "oo", &vm, &job) > 0);
+        assert_string_equal(wait_job(f, job)->result, "done");
+        sd_bus_message_unref(m);
+
+        assert_call_fails(f, ERR("Unsupported"), "without EPT or NPT", "AttachPid", "sua{sv}", "db",
+                          (uint32_t) spawn_vmm(1, 0), 0);
+        assert_state(f, "populated");
+        release(f, VM_PATH);
         fixture_stop(f);
 }
 
@@ -315,6 +399,10 @@ int main(void) {
                 cmocka_unit_test_teardown(test_stop_while_building, fixture_teardown),
                 cmocka_unit_test_teardown(test_vm_goes, fixture_teardown),
                 cmocka_unit_test_teardown(test_holes, fixture_teardown),
+                cmocka_unit_test_teardown(test_nothing_built, fixture_teardown),
+                cmocka_unit_test_teardown(test_cancel_of_another_build, fixture_teardown),
+                cmocka_unit_test_teardown(test_limit_of_what_a_vmm_brings, fixture_teardown),
+                cmocka_unit_test_teardown(test_always_by_the_reservation, fixture_teardown),
                 cmocka_unit_test_teardown(test_refused_attaches, fixture_teardown),
                 cmocka_unit_test_teardown(test_skipped_builds, fixture_teardown),
         };

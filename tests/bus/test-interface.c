@@ -157,12 +157,27 @@ static void test_bad_config(void **state) {
         fixture_stop(f);
 }
 
+/* Nobody can reach a daemon without a bus.  It must end as a failure, or its unit is not started again. */
+static void test_bus_goes(void **state) {
+        Fixture *f = fixture_start(NULL, NULL);
+        int status;
+
+        reap(f->bus_pid, SIGKILL);
+        f->bus_pid = 0;
+        assert_int_equal(waitpid(f->tdpd_pid, &status, 0), f->tdpd_pid);
+        f->tdpd_pid = 0;
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), EXIT_FAILURE);
+        fixture_stop(f);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(test_introspection, fixture_teardown),
                 cmocka_unit_test_teardown(test_command_line, fixture_teardown),
                 cmocka_unit_test_teardown(test_second_daemon, fixture_teardown),
                 cmocka_unit_test_teardown(test_bad_config, fixture_teardown),
+                cmocka_unit_test_teardown(test_bus_goes, fixture_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

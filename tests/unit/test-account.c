@@ -68,10 +68,33 @@ static void test_all_or_nothing(void **state) {
         charge_return(&a);
 }
 
+static void test_resize(void **state) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        Charge a = {}, b = {};
+
+        assert_int_equal(charge_take(&a, &accounts, 1, 1, 50, 0, NULL), 0);
+        assert_int_equal(charge_take(&b, &accounts, 1, 1, 30, 0, NULL), 0);
+        assert_true(charge_resize(&b, 51, &error) < 0);
+        assert_string_equal(error.name, TDP_ERROR_LIMIT);
+        sd_bus_error_free(&error);
+        assert_true(charge_resize(&b, UINT64_MAX, &error) < 0);
+        sd_bus_error_free(&error);
+        assert_int_equal(b.bytes, 30);
+
+        assert_int_equal(charge_resize(&b, 50, NULL), 0);
+        refuse(1, 0, 1, 0, "MaxBytes");
+        assert_int_equal(charge_resize(&a, 10, NULL), 0);
+        refuse(1, 0, 41, 0, "MaxBytes");
+        charge_return(&b);
+        refuse(1, 0, 91, 0, "MaxBytes");
+        charge_return(&a);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_all_or_nothing, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_resize, setup, teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

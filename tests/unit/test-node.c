@@ -122,6 +122,10 @@ static void test_broken_files(void **state) {
         put("", "devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages");
         put("99999999999999999999999\n",
             "devices/system/node/node2/hugepages/hugepages-1048576kB/nr_hugepages");
+        put("1\n", "devices/system/node/node2/hugepages/hugepages-64kB/nr_hugepages");
+        put("288230376151711744\n", "devices/system/node/node2/hugepages/hugepages-64kB/free_hugepages");
+        put("0\n", "devices/system/node/node2/hugepages/hugepages-64kB/surplus_hugepages");
+        put("0\n", "kernel/mm/hugepages/hugepages-64kB/resv_hugepages");
         put("1\n", "devices/system/node/node2/hugepages/hugepages-0kB/nr_hugepages");
         put("1\n", "devices/system/node/node2/hugepages/hugepages-2048kBx/nr_hugepages");
 
