@@ -66,6 +66,13 @@ static void _printf_(3, 4) reason(PolicyOutput *o, const char *word, const char 
         va_end(ap);
 }
 
+/* Sizes and numbers of vCPUs may be any: what is too large for the result's type is undefined in C. */
+static uint64_t to_usec(double ns) {
+        double usec = ns / 1000;
+
+        return usec >= 0x1p64 ? UINT64_MAX : (uint64_t) usec;
+}
+
 static void estimate(const PolicyInput *in, PolicyOutput *o) {
         size_t i = leaf_index(in);
         double leaves, ns;
@@ -75,8 +82,8 @@ static void estimate(const PolicyInput *in, PolicyOutput *o) {
         ns = leaves * (double) leaf_costs[i].fault_ns;
         if (in->vcpus > 1)
                 ns *= 1 + (double) (in->vcpus - 1) / CONTENTION_VCPUS;
-        o->saved_usec = (uint64_t) (ns / 1000);
-        o->build_usec = (uint64_t) (leaves * (double) leaf_costs[i].build_ns / 1000);
+        o->saved_usec = to_usec(ns);
+        o->build_usec = to_usec(leaves * (double) leaf_costs[i].build_ns);
 }
 
 /* What makes a build impossible, whatever was asked for. */

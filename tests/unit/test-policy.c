@@ -138,6 +138,19 @@ static void test_extremes(void **state) {
                 }
 }
 
+/* More than the result can hold is the most that it can hold. */
+static void test_estimate_saturates(void **state) {
+        PolicyInput in = good_input();
+        PolicyOutput out;
+
+        in.bytes = INT64_MAX / KIB(4) * KIB(4);
+        in.vcpus = UINT32_MAX;
+        policy_decide(&in, &out);
+        assert_true(out.saved_usec == UINT64_MAX);
+        assert_true(out.build_usec < UINT64_MAX);
+        assert_true(out.build);
+}
+
 static void test_names(void **state) {
         for (Decision d = 0; d < _DECISION_MAX; d++)
                 assert_int_equal(decision_from_string(decision_to_string(d)), d);
@@ -147,8 +160,11 @@ static void test_names(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_asked), cmocka_unit_test(test_impossible),
-                cmocka_unit_test(test_auto),  cmocka_unit_test(test_extremes),
+                cmocka_unit_test(test_asked),
+                cmocka_unit_test(test_impossible),
+                cmocka_unit_test(test_auto),
+                cmocka_unit_test(test_extremes),
+                cmocka_unit_test(test_estimate_saturates),
                 cmocka_unit_test(test_names),
         };
 
