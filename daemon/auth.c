@@ -72,7 +72,7 @@ static int read_credentials(Manager *m, sd_bus_message *reply, Caller *ret) {
         return 0;
 }
 
-int auth_get_caller(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
+static int get_caller(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
         _cleanup_(unrefp) sd_bus_message *reply = NULL;
         const char *sender = sd_bus_message_get_sender(message);
         int r;
@@ -91,7 +91,7 @@ int auth_get_caller(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_err
         return 0;
 }
 
-int auth_may_create(Manager *m, const Caller *c, sd_bus_error *error) {
+static int may_create(Manager *m, const Caller *c, sd_bus_error *error) {
         if (c->uid == 0 || c->is_member)
                 return 0;
         return sd_bus_error_setf(
@@ -104,7 +104,7 @@ int auth_may_create(Manager *m, const Caller *c, sd_bus_error *error) {
 int auth_may_change(Manager *m, const Caller *c, const VM *vm, sd_bus_error *error) {
         int r;
 
-        r = auth_may_create(m, c, error);
+        r = may_create(m, c, error);
         if (r < 0)
                 return r;
         if (c->uid == 0 || c->uid == vm->uid)
@@ -113,6 +113,20 @@ int auth_may_change(Manager *m, const Caller *c, const VM *vm, sd_bus_error *err
                         error, TDP_ERROR_NOT_PERMITTED,
                         "VM \"%s\" belongs to user %u and you are user %u: only its owner and root may do this",
                         vm->name, vm->uid, c->uid);
+}
+
+int auth_get_creator(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
+        int r;
+
+        r = get_caller(m, message, ret, error);
+        return r < 0 ? r : may_create(m, ret, error);
+}
+
+int auth_get_changer(const VM *vm, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
+        int r;
+
+        r = get_caller(vm->manager, message, ret, error);
+        return r < 0 ? r : auth_may_change(vm->manager, ret, vm, error);
 }
 
 int auth_may_take(const Caller *c, pid_t pid, uid_t uid, sd_bus_error *error) {

@@ -11,11 +11,13 @@ typedef struct Caller {
         bool is_member; /* of the configured group */
 } Caller;
 
-/* The subject is the sender's bus name, as the bus driver knows it: a pid can be somebody else's by now. */
-int auth_get_caller(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error);
+/*
+ * Who has sent the message, if they may make VMs, or change this one; else NotPermitted in "error".  The
+ * subject is the sender's bus name, as the bus driver knows it: a pid can be somebody else's by now.
+ */
+int auth_get_creator(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error);
+int auth_get_changer(const VM *vm, sd_bus_message *message, Caller *ret, sd_bus_error *error);
 
-/* NotPermitted, in "error", if not. */
-int auth_may_create(Manager *m, const Caller *c, sd_bus_error *error);
 int auth_may_change(Manager *m, const Caller *c, const VM *vm, sd_bus_error *error);
 /* To take the VM of a process that "uid" owns. */
 int auth_may_take(const Caller *c, pid_t pid, uid_t uid, sd_bus_error *error);

@@ -7,8 +7,8 @@
 #include "bus-error.h"
 #include "handle.h"
 #include "manager.h"
-#include "name.h"
 #include "options.h"
+#include "vm.h"
 
 static int append_plan(sd_bus_message *reply, const VMOptions *o, const Placement *p,
                        const PolicyOutput *out) {
@@ -64,36 +64,21 @@ int bus_method_explain(sd_bus_message *message, void *userdata, sd_bus_error *er
         __attribute__((cleanup(sd_bus_message_unrefp))) sd_bus_message *reply = NULL;
         __attribute__((cleanup(sd_bus_error_free))) sd_bus_error no_pages = SD_BUS_ERROR_NULL;
         _cleanup_(node_table_freep) NodeTable *nodes = NULL;
-        _cleanup_free_ Claim *claims = NULL;
         _cleanup_(placement_done) Placement placement = {};
-        PlacementRequest request;
         PolicyOutput out;
         PolicyInput in = {};
         Manager *m = userdata;
-        size_t n_claims;
         VMOptions o;
         int r;
 
         r = options_read(message, OPTION_EXPLAIN, &o, error);
         if (r < 0)
                 return r;
-        if (o.name && !vm_name_is_valid(o.name))
-                return sd_bus_error_setf(error, TDP_ERROR_INVALID, "name \"%.80s\" is not plain", o.name);
-        request = (PlacementRequest){
-                .bytes = o.bytes,
-                .page_size = o.page_size,
-                .has_nodes = o.has_nodes,
-                .nodes = o.nodes,
-                .numa_mode = o.numa_mode,
-        };
+        r = o.name ? vm_check_plain(o.name, error) : 0;
+        if (r < 0)
+                return r;
 
-        r = manager_load_nodes(m, &nodes, error);
-        if (r < 0)
-                return r;
-        r = manager_claims(m, &claims, &n_claims);
-        if (r < 0)
-                return r;
-        r = placement_make(nodes, claims, n_claims, &request, &placement, &no_pages);
+        r = manager_place(m, o.bytes, &o, &nodes, &placement, &no_pages);
         if (r < 0) {
                 /* Too few pages is an answer, all else is a question that makes no sense. */
                 if (!sd_bus_error_has_name(&no_pages, TDP_ERROR_NO_PAGES))

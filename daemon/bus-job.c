@@ -18,10 +18,7 @@ static int method_cancel(sd_bus_message *message, void *userdata, sd_bus_error *
         Caller caller;
         int r;
 
-        r = auth_get_caller(j->manager, message, &caller, error);
-        if (r < 0)
-                return r;
-        r = auth_may_change(j->manager, &caller, j->vm, error);
+        r = auth_get_changer(j->vm, message, &caller, error);
         if (r < 0)
                 return r;
 

@@ -35,10 +35,7 @@ static int method_reserve(sd_bus_message *message, void *userdata, sd_bus_error 
         r = options_read(message, OPTION_RESERVE, &options, error);
         if (r < 0)
                 return r;
-        r = auth_get_caller(m, message, &caller, error);
-        if (r < 0)
-                return r;
-        r = auth_may_create(m, &caller, error);
+        r = auth_get_creator(m, message, &caller, error);
         if (r < 0)
                 return r;
 
@@ -98,33 +95,22 @@ static int check_pid(uint32_t pid, sd_bus_error *error) {
                                  "pid %" PRIu32 " is none: give the pid of the running VMM", pid);
 }
 
-static int reply_attached(sd_bus_message *message, VM *vm) {
-        return sd_bus_reply_method_return(message, "oo", vm->path, vm->job->path);
-}
-
-static int method_attach(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+/* message_fd -1: it is taken from the process.  The options are what is left to read of the message. */
+static int attach(Manager *m, sd_bus_message *message, const char *name, int message_fd, uint32_t pid,
+                  sd_bus_error *error) {
         _cleanup_close_ int vm_fd = -1, pidfd = -1;
-        Manager *m = userdata;
         VMOptions options;
-        const char *name;
         VM *vm, *joined;
         Caller caller;
-        uint32_t pid;
-        int fd, r;
+        int r;
 
-        r = sd_bus_message_read(message, "shu", &name, &fd, &pid);
-        if (r < 0)
-                return r;
         r = options_read(message, OPTION_ATTACH, &options, error);
         if (r < 0)
                 return r;
-        r = auth_get_caller(m, message, &caller, error);
+        r = auth_get_creator(m, message, &caller, error);
         if (r < 0)
                 return r;
-        r = auth_may_create(m, &caller, error);
-        if (r < 0)
-                return r;
-        if (pid == 0)
+        if (pid == 0 && message_fd >= 0)
                 pid = (uint32_t) caller.pid;
         r = check_pid(pid, error);
         if (r < 0)
@@ -132,64 +118,49 @@ static int method_attach(sd_bus_message *message, void *userdata, sd_bus_error *
         r = find_joined(m, &caller, name, &joined, error);
         if (r < 0)
                 return r;
-        if (discover_fd_is_vm(fd) <= 0)
+        if (message_fd >= 0 && discover_fd_is_vm(message_fd) <= 0)
                 return sd_bus_error_setf(error, TDP_ERROR_NOT_VMM,
                                          "the descriptor is no KVM VM: pass what KVM_CREATE_VM returned");
         r = open_process(&caller, (pid_t) pid, &pidfd, error);
         if (r < 0)
                 return r;
 
-        /* The message's own copy goes with the message, as soon as this is replied to. */
-        vm_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        if (vm_fd < 0)
-                return -errno;
+        if (message_fd >= 0) {
+                /* The message's own copy goes with the message, as soon as this is replied to. */
+                vm_fd = fcntl(message_fd, F_DUPFD_CLOEXEC, 3);
+                r = vm_fd < 0 ? -errno : 0;
+        } else
+                r = discover_vm_fd((pid_t) pid, pidfd, &vm_fd, error);
+        if (r < 0)
+                return r;
+
         r = vm_attach(m, joined, caller.uid, name, TAKE_FD(vm_fd), (pid_t) pid, TAKE_FD(pidfd), &options,
                       &vm, error);
         if (r < 0)
                 return r;
-        return reply_attached(message, vm);
+        return sd_bus_reply_method_return(message, "oo", vm->path, vm->job->path);
+}
+
+static int method_attach(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+        const char *name;
+        uint32_t pid;
+        int fd, r;
+
+        r = sd_bus_message_read(message, "shu", &name, &fd, &pid);
+        if (r < 0)
+                return r;
+        return attach(userdata, message, name, fd, pid, error);
 }
 
 static int method_attach_pid(sd_bus_message *message, void *userdata, sd_bus_error *error) {
-        _cleanup_close_ int vm_fd = -1, pidfd = -1;
-        Manager *m = userdata;
-        VMOptions options;
         const char *name;
-        VM *vm, *joined;
-        Caller caller;
         uint32_t pid;
         int r;
 
         r = sd_bus_message_read(message, "su", &name, &pid);
         if (r < 0)
                 return r;
-        r = options_read(message, OPTION_ATTACH, &options, error);
-        if (r < 0)
-                return r;
-        r = auth_get_caller(m, message, &caller, error);
-        if (r < 0)
-                return r;
-        r = auth_may_create(m, &caller, error);
-        if (r < 0)
-                return r;
-        r = check_pid(pid, error);
-        if (r < 0)
-                return r;
-        r = find_joined(m, &caller, name, &joined, error);
-        if (r < 0)
-                return r;
-        r = open_process(&caller, (pid_t) pid, &pidfd, error);
-        if (r < 0)
-                return r;
-        r = discover_vm_fd((pid_t) pid, pidfd, &vm_fd, error);
-        if (r < 0)
-                return r;
-
-        r = vm_attach(m, joined, caller.uid, name, TAKE_FD(vm_fd), (pid_t) pid, TAKE_FD(pidfd), &options,
-                      &vm, error);
-        if (r < 0)
-                return r;
-        return reply_attached(message, vm);
+        return attach(userdata, message, name, -1, pid, error);
 }
 
 static int method_list_vms(sd_bus_message *message, void *userdata, sd_bus_error *error) {

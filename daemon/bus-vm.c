@@ -12,22 +12,13 @@
 
 #define VM_PREFIX "/org/tdpd1/vm"
 
-static int authorise(VM *vm, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
-        int r;
-
-        r = auth_get_caller(vm->manager, message, ret, error);
-        if (r < 0)
-                return r;
-        return auth_may_change(vm->manager, ret, vm, error);
-}
-
 static int method_get_memory(sd_bus_message *message, void *userdata, sd_bus_error *error) {
         __attribute__((cleanup(sd_bus_message_unrefp))) sd_bus_message *reply = NULL;
         VM *vm = userdata;
         Caller caller;
         int r;
 
-        r = authorise(vm, message, &caller, error);
+        r = auth_get_changer(vm, message, &caller, error);
         if (r < 0)
                 return r;
         if (!vm->memory)
@@ -71,7 +62,7 @@ static int method_build(sd_bus_message *message, void *userdata, sd_bus_error *e
         r = options_read(message, OPTION_BUILD, &options, error);
         if (r < 0)
                 return r;
-        r = authorise(vm, message, &caller, error);
+        r = auth_get_changer(vm, message, &caller, error);
         if (r < 0)
                 return r;
 
@@ -103,7 +94,7 @@ int bus_vm_release(VM *vm, sd_bus_message *message, sd_bus_error *error) {
         Caller caller;
         int r;
 
-        r = authorise(vm, message, &caller, error);
+        r = auth_get_changer(vm, message, &caller, error);
         if (r < 0)
                 return r;
         r = vm_release(vm, message);

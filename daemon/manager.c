@@ -181,6 +181,33 @@ int manager_load_nodes(Manager *m, NodeTable **ret, sd_bus_error *error) {
         return 0;
 }
 
+int manager_place(Manager *m, uint64_t bytes, const VMOptions *o, NodeTable **ret_nodes, Placement *ret,
+                  sd_bus_error *error) {
+        _cleanup_(node_table_freep) NodeTable *nodes = NULL;
+        _cleanup_free_ Claim *claims = NULL;
+        PlacementRequest request = {
+                .bytes = bytes,
+                .page_size = o->page_size,
+                .has_nodes = o->has_nodes,
+                .nodes = o->nodes,
+                .numa_mode = o->numa_mode,
+        };
+        size_t n_claims;
+        int r;
+
+        r = manager_load_nodes(m, &nodes, error);
+        if (r < 0)
+                return r;
+        r = manager_claims(m, &claims, &n_claims);
+        if (r < 0)
+                return r;
+        r = placement_make(nodes, claims, n_claims, &request, ret, error);
+        if (r < 0)
+                return r;
+        *ret_nodes = TAKE_PTR(nodes);
+        return 0;
+}
+
 void manager_policy_facts(Manager *m, PolicyInput *in) {
         struct kvm_gtdp_info info;
 

@@ -9,6 +9,7 @@
 #include "account.h"
 #include "config.h"
 #include "node.h"
+#include "options.h"
 #include "placement.h"
 
 typedef struct VM VM;
@@ -46,5 +47,8 @@ DEFINE_CLEANUP(Manager, manager_free);
 /* What our VMs have claimed, by node and page size. */
 int manager_claims(Manager *m, Claim **ret, size_t *ret_n);
 int manager_load_nodes(Manager *m, NodeTable **ret, sd_bus_error *error);
+/* Where memory of that size and with those options would go now.  Nothing is claimed by that. */
+int manager_place(Manager *m, uint64_t bytes, const VMOptions *o, NodeTable **ret_nodes, Placement *ret,
+                  sd_bus_error *error);
 /* The facts of this host that a decision depends on. */
 void manager_policy_facts(Manager *m, PolicyInput *in);

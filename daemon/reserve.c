@@ -55,16 +55,7 @@ static void decide(Manager *m, VM *vm) {
 int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VMOptions *o, VM **ret,
                sd_bus_error *error) {
         _cleanup_(node_table_freep) NodeTable *nodes = NULL;
-        _cleanup_free_ Claim *claims = NULL;
         _cleanup_(placement_done) Placement placement = {};
-        PlacementRequest request = {
-                .bytes = bytes,
-                .page_size = o->page_size,
-                .has_nodes = o->has_nodes,
-                .nodes = o->nodes,
-                .numa_mode = o->numa_mode,
-        };
-        size_t n_claims;
         VM *vm = NULL;
         Job *j;
         int r;
@@ -72,13 +63,7 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
         r = vm_check_name(m, name, error);
         if (r < 0)
                 return r;
-        r = manager_load_nodes(m, &nodes, error);
-        if (r < 0)
-                return r;
-        r = manager_claims(m, &claims, &n_claims);
-        if (r < 0)
-                return r;
-        r = placement_make(nodes, claims, n_claims, &request, &placement, error);
+        r = manager_place(m, bytes, o, &nodes, &placement, error);
         if (r < 0)
                 return r;
 

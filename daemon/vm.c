@@ -13,13 +13,22 @@
 
 #define STATS_SHARE 20U
 
-int vm_check_name(Manager *m, const char *name, sd_bus_error *error) {
+int vm_check_plain(const char *name, sd_bus_error *error) {
         if (!vm_name_is_valid(name))
                 return sd_bus_error_setf(
                                 error, TDP_ERROR_INVALID,
                                 "name \"%.80s\"%s is not plain: use 1 to %u of A-Z, a-z, 0-9, '.', '_' and '-', "
                                 "a letter or digit first",
                                 name, strlen(name) > 80 ? "..." : "", VM_NAME_MAX);
+        return 0;
+}
+
+int vm_check_name(Manager *m, const char *name, sd_bus_error *error) {
+        int r;
+
+        r = vm_check_plain(name, error);
+        if (r < 0)
+                return r;
         if (vm_find(m, name))
                 return sd_bus_error_setf(error, TDP_ERROR_NAME_TAKEN,
                                          "there is a VM \"%s\" already: release it, or choose another name",

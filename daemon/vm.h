@@ -63,6 +63,8 @@ VM *vm_free(VM *vm);
 
 VM *vm_find(Manager *m, const char *name);
 VM *vm_find_by_pid(Manager *m, pid_t pid);
+/* A name that VMs can have, and that none has. */
+int vm_check_plain(const char *name, sd_bus_error *error);
 int vm_check_name(Manager *m, const char *name, sd_bus_error *error);
 
 void vm_event(VM *vm, VMEvent e);

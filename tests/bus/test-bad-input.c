@@ -170,8 +170,8 @@ static void test_explain(void **state) {
         assert_call_fails(f, ERR("InvalidArgument"), "0 bytes", "Explain", "a{sv}", 0);
         assert_call_fails(f, ERR("InvalidArgument"), "not a multiple", "Explain", "a{sv}", 1, "bytes", "t",
                           UINT64_C(1));
-        assert_call_fails(f, ERR("InvalidArgument"), "is not plain", "Explain", "a{sv}", 2, "bytes", "t",
-                          MIB, "name", "s", "");
+        assert_call_fails(f, ERR("InvalidArgument"), "is not plain: use 1 to 64", "Explain", "a{sv}", 2,
+                          "bytes", "t", MIB, "name", "s", "");
         assert_call_fails(f, ERR("NoSuchNode"), "node 77", "Explain", "a{sv}", 2, "bytes", "t", MIB, "nodes",
                           "s", "77");
 
