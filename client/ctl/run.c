@@ -339,6 +339,12 @@ static void release(struct run *run) {
 
         if (!run->vm)
                 return;
+
+        /* What came up to here was for QEMU.  There is nothing left to undo, and a release that was asked
+         * for goes on without us: nobody has to wait for a daemon that hangs. */
+        while (signals_next(NULL) > 0)
+                ;
+        signals_unblock();
         r = tdp_vm_release(run->vm);
         /* The daemon notices QEMU's end by itself, and may have been faster. */
         if (r < 0 && r != -ENOENT) {

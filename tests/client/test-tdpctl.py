@@ -456,6 +456,18 @@ class Run(Lab):
         self.assertEqual(process.wait(20), 128 + signal.SIGTERM)
         self.assertIn('may not be released', process.stderr.read())
 
+    def test_interrupted_release(self):
+        process = self.spawn(TDPCTL, 'run', '--name=db', '--memory=64M', '-q', '--', FAKE_QEMU, '-fake-stay', 'x')
+        self.wait_until(lambda: self.record.exists() and self.seen()['commands'][-1:] == ['cont'], 'the guest')
+        self.daemon.send_signal(signal.SIGSTOP)
+        pid = self.seen()['pid']
+        os.kill(pid, signal.SIGKILL)
+        # It is waited for when its entry in /proc goes.
+        self.wait_until(lambda: not os.path.exists(f'/proc/{pid}'), "QEMU's end")
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(20), -signal.SIGINT)
+
     def test_guest_outlives_tdpctl(self):
         process = self.spawn(TDPCTL, 'run', '--name=db', '--memory=64M', '-q', '--', FAKE_QEMU, '-fake-stay', 'x')
         self.wait_until(lambda: self.record.exists() and self.seen()['commands'][-1:] == ['cont'], 'the guest')
