@@ -26,52 +26,55 @@
 
 /* A batch of pins of one address space, interrupts disabled. */
 struct walk {
-        struct mm_struct *mm;
-        struct page **page;
-        unsigned long hva;
-        int nr;    /* units left in this walk */
-        int level; /* of a unit */
-        int nid;   /* of the pins not yet in the node's statistics */
-        long pins;
-        struct address_space *shmem; /* the last file that was found good */
+	struct mm_struct *mm;
+	struct page **page;
+	unsigned long hva;
+	int nr;			/* units left in this walk */
+	int level;		/* of a unit */
+	int nid;		/* of the pins not yet in the node's statistics */
+	long pins;
+	struct address_space *shmem;	/* the last file that was found good */
 };
 
-static void flush_stat(struct walk *w) {
-        if (w->pins)
-                mod_node_page_state(NODE_DATA(w->nid), NR_FOLL_PIN_ACQUIRED, w->pins);
-        w->pins = 0;
+static void flush_stat(struct walk *w)
+{
+	if (w->pins)
+		mod_node_page_state(NODE_DATA(w->nid), NR_FOLL_PIN_ACQUIRED, w->pins);
+	w->pins = 0;
 }
 
 /* See gup_fast_folio_allowed(): files that need writeback tracking are not for us. */
-static bool may_pin(struct walk *w, struct folio *folio) {
-        struct address_space *mapping;
+static bool may_pin(struct walk *w, struct folio *folio)
+{
+	struct address_space *mapping;
 
-        /* Memory that must stay movable, or is a device's. */
-        if (folio_zonenum(folio) >= ZONE_MOVABLE)
-                return false;
+	/* Memory that must stay movable, or is a device's. */
+	if (folio_zonenum(folio) >= ZONE_MOVABLE)
+		return false;
 
-        if (folio_test_hugetlb(folio))
-                return true;
+	if (folio_test_hugetlb(folio))
+		return true;
 
-        mapping = READ_ONCE(folio->mapping);
-        if (!mapping)
-                return false;
-        if ((unsigned long) mapping & PAGE_MAPPING_FLAGS)
-                return (unsigned long) mapping & PAGE_MAPPING_ANON;
-        if (mapping != w->shmem) {
-                if (!shmem_mapping(mapping))
-                        return false;
-                w->shmem = mapping;
-        }
-        return true;
+	mapping = READ_ONCE(folio->mapping);
+	if (!mapping)
+		return false;
+	if ((unsigned long)mapping & PAGE_MAPPING_FLAGS)
+		return (unsigned long)mapping & PAGE_MAPPING_ANON;
+	if (mapping != w->shmem) {
+		if (!shmem_mapping(mapping))
+			return false;
+		w->shmem = mapping;
+	}
+	return true;
 }
 
-static void unpin(struct folio *folio, int nr) {
-        if (folio_test_large(folio))
-                atomic_sub(nr, &folio->_pincount);
-        else
-                nr *= GUP_PIN_COUNTING_BIAS;
-        folio_put_refs(folio, nr);
+static void unpin(struct folio *folio, int nr)
+{
+	if (folio_test_large(folio))
+		atomic_sub(nr, &folio->_pincount);
+	else
+		nr *= GUP_PIN_COUNTING_BIAS;
+	folio_put_refs(folio, nr);
 }
 
 /*
@@ -79,285 +82,300 @@ static void unpin(struct folio *folio, int nr) {
  * barriers, so whoever unmaps the page either sees the pin or is seen by the
  * check of the page table entry that comes next, in keep().
  */
-static __always_inline struct folio *pin(struct page *page, int nr) {
-        struct folio *folio = page_folio(page);
+static __always_inline struct folio *pin(struct page *page, int nr)
+{
+	struct folio *folio = page_folio(page);
 
-        /* As in try_get_folio(): there are too many references already. */
-        if (WARN_ON_ONCE(folio_ref_count(folio) < 0))
-                return NULL;
+	/* As in try_get_folio(): there are too many references already. */
+	if (WARN_ON_ONCE(folio_ref_count(folio) < 0))
+		return NULL;
 
-        if (!folio_ref_try_add(folio, nr * GUP_PIN_COUNTING_BIAS))
-                return NULL;
+	if (!folio_ref_try_add(folio, nr * GUP_PIN_COUNTING_BIAS))
+		return NULL;
 
-        /* Until there was a reference, it could become another folio. */
-        if (unlikely(page_folio(page) != folio)) {
-                folio_put_refs(folio, nr * GUP_PIN_COUNTING_BIAS);
-                return NULL;
-        }
+	/* Until there was a reference, it could become another folio. */
+	if (unlikely(page_folio(page) != folio)) {
+		folio_put_refs(folio, nr * GUP_PIN_COUNTING_BIAS);
+		return NULL;
+	}
 
-        if (folio_test_large(folio)) {
-                atomic_add(nr, &folio->_pincount);
-                folio_ref_sub(folio, nr * (GUP_PIN_COUNTING_BIAS - 1));
-        }
-        return folio;
+	if (folio_test_large(folio)) {
+		atomic_add(nr, &folio->_pincount);
+		folio_ref_sub(folio, nr * (GUP_PIN_COUNTING_BIAS - 1));
+	}
+	return folio;
 }
 
 /*
  * Keep the pins, or let them go if the entry has changed or the page is not one
  * to pin.  Only now that it is known to be the owner's can it be looked at.
  */
-static __always_inline bool keep(struct walk *w, struct folio *folio, int nr, bool same) {
-        int nid;
+static __always_inline bool keep(struct walk *w, struct folio *folio, int nr, bool same)
+{
+	int nid;
 
-        if (unlikely(!same || !may_pin(w, folio))) {
-                unpin(folio, nr);
-                return false;
-        }
+	if (unlikely(!same || !may_pin(w, folio))) {
+		unpin(folio, nr);
+		return false;
+	}
 
-        nid = folio_nid(folio);
-        if (unlikely(nid != w->nid)) {
-                flush_stat(w);
-                w->nid = nid;
-        }
-        w->pins += nr;
-        return true;
+	nid = folio_nid(folio);
+	if (unlikely(nid != w->nid)) {
+		flush_stat(w);
+		w->nid = nid;
+	}
+	w->pins += nr;
+	return true;
 }
 
 /* Advance by @n units, whose first pages are @page, @page + one unit, ... */
-static void advance(struct walk *w, struct page *page, int n) {
-        int i, step = KVM_PAGES_PER_HPAGE(w->level);
+static void advance(struct walk *w, struct page *page, int n)
+{
+	int i, step = KVM_PAGES_PER_HPAGE(w->level);
 
-        for (i = 0; i < n; i++, page += step)
-                w->page[i] = page;
-        w->page += n;
-        w->nr -= n;
-        w->hva += n * KVM_HPAGE_SIZE(w->level);
+	for (i = 0; i < n; i++, page += step)
+		w->page[i] = page;
+	w->page += n;
+	w->nr -= n;
+	w->hva += n * KVM_HPAGE_SIZE(w->level);
 }
 
 /* How many units there are before the end of a mapping of @size around hva. */
-static int units_within(struct walk *w, unsigned long size) {
-        return min_t(unsigned long, w->nr, (ALIGN(w->hva + 1, size) - w->hva) / KVM_HPAGE_SIZE(w->level));
+static int units_within(struct walk *w, unsigned long size)
+{
+	return min_t(unsigned long, w->nr,
+		     (ALIGN(w->hva + 1, size) - w->hva) / KVM_HPAGE_SIZE(w->level));
 }
 
-#define PTE_WANTED   (_PAGE_PRESENT | _PAGE_RW)
-#define PTE_UNWANTED (_PAGE_SPECIAL | _PAGE_DEVMAP)
+#define PTE_WANTED	(_PAGE_PRESENT | _PAGE_RW)
+#define PTE_UNWANTED	(_PAGE_SPECIAL | _PAGE_DEVMAP)
 
-static bool pinnable_pte(pteval_t val) {
-        return (val & (PTE_WANTED | PTE_UNWANTED)) == PTE_WANTED;
+static bool pinnable_pte(pteval_t val)
+{
+	return (val & (PTE_WANTED | PTE_UNWANTED)) == PTE_WANTED;
 }
 
-static void walk_ptes(struct walk *w, pmd_t *pmdp, pmd_t pmd) {
-        int n = units_within(w, PMD_SIZE);
-        pte_t *ptep = pte_offset_kernel(&pmd, w->hva);
-        struct folio *folio;
-        struct page *page;
-        pte_t pte;
-        bool same;
+static void walk_ptes(struct walk *w, pmd_t *pmdp, pmd_t pmd)
+{
+	int n = units_within(w, PMD_SIZE);
+	pte_t *ptep = pte_offset_kernel(&pmd, w->hva);
+	struct folio *folio;
+	struct page *page;
+	pte_t pte;
+	bool same;
 
-        for (; n; n--, ptep++) {
-                pte = ptep_get_lockless(ptep);
-                if (!pinnable_pte(pte_val(pte)))
-                        return;
+	for (; n; n--, ptep++) {
+		pte = ptep_get_lockless(ptep);
+		if (!pinnable_pte(pte_val(pte)))
+			return;
 
-                page = pte_page(pte);
-                folio = pin(page, 1);
-                if (!folio)
-                        return;
-                /* The table itself may have been replaced by a huge page. */
-                same = pmd_val(pmd) == pmd_val(READ_ONCE(*pmdp)) && pte_val(pte) == pte_val(ptep_get(ptep));
-                if (!keep(w, folio, 1, same))
-                        return;
+		page = pte_page(pte);
+		folio = pin(page, 1);
+		if (!folio)
+			return;
+		/* The table itself may have been replaced by a huge page. */
+		same = pmd_val(pmd) == pmd_val(READ_ONCE(*pmdp)) &&
+		       pte_val(pte) == pte_val(ptep_get(ptep));
+		if (!keep(w, folio, 1, same))
+			return;
 
-                *w->page++ = page;
-                w->nr--;
-                w->hva += PAGE_SIZE;
-        }
+		*w->page++ = page;
+		w->nr--;
+		w->hva += PAGE_SIZE;
+	}
 }
 
 /* Returns false if the walk ends here. */
-static bool walk_pmd(struct walk *w, pud_t pud) {
-        pmd_t *pmdp = pmd_offset(&pud, w->hva);
-        pmd_t pmd = READ_ONCE(*pmdp);
-        struct folio *folio;
-        struct page *page;
-        int n;
+static bool walk_pmd(struct walk *w, pud_t pud)
+{
+	pmd_t *pmdp = pmd_offset(&pud, w->hva);
+	pmd_t pmd = READ_ONCE(*pmdp);
+	struct folio *folio;
+	struct page *page;
+	int n;
 
-        if (!pmd_present(pmd) || pmd_devmap(pmd))
-                return false;
+	if (!pmd_present(pmd) || pmd_devmap(pmd))
+		return false;
 
-        if (!pmd_leaf(pmd)) {
-                if (w->level > PG_LEVEL_4K)
-                        return false;
-                n = w->nr;
-                walk_ptes(w, pmdp, pmd);
-                return w->nr < n && !(w->hva & ~PMD_MASK);
-        }
+	if (!pmd_leaf(pmd)) {
+		if (w->level > PG_LEVEL_4K)
+			return false;
+		n = w->nr;
+		walk_ptes(w, pmdp, pmd);
+		return w->nr < n && !(w->hva & ~PMD_MASK);
+	}
 
-        if (!pinnable_pte(pmd_val(pmd)))
-                return false;
+	if (!pinnable_pte(pmd_val(pmd)))
+		return false;
 
-        n = units_within(w, PMD_SIZE);
-        page = pmd_page(pmd) + ((w->hva & ~PMD_MASK) >> PAGE_SHIFT);
-        folio = pin(page, n);
-        if (!folio || !keep(w, folio, n, pmd_val(pmd) == pmd_val(READ_ONCE(*pmdp))))
-                return false;
-        advance(w, page, n);
-        return true;
+	n = units_within(w, PMD_SIZE);
+	page = pmd_page(pmd) + ((w->hva & ~PMD_MASK) >> PAGE_SHIFT);
+	folio = pin(page, n);
+	if (!folio || !keep(w, folio, n, pmd_val(pmd) == pmd_val(READ_ONCE(*pmdp))))
+		return false;
+	advance(w, page, n);
+	return true;
 }
 
-static bool walk_pud(struct walk *w) {
-        pgd_t pgd = READ_ONCE(*pgd_offset(w->mm, w->hva));
-        struct folio *folio;
-        struct page *page;
-        p4d_t p4d;
-        pud_t *pudp, pud;
-        int n;
+static bool walk_pud(struct walk *w)
+{
+	pgd_t pgd = READ_ONCE(*pgd_offset(w->mm, w->hva));
+	struct folio *folio;
+	struct page *page;
+	p4d_t p4d;
+	pud_t *pudp, pud;
+	int n;
 
-        if (pgd_none(pgd))
-                return false;
-        p4d = READ_ONCE(*p4d_offset(&pgd, w->hva));
-        if (p4d_none(p4d) || !p4d_present(p4d))
-                return false;
+	if (pgd_none(pgd))
+		return false;
+	p4d = READ_ONCE(*p4d_offset(&pgd, w->hva));
+	if (p4d_none(p4d) || !p4d_present(p4d))
+		return false;
 
-        pudp = pud_offset(&p4d, w->hva);
-        pud = READ_ONCE(*pudp);
-        if (!pud_present(pud) || pud_devmap(pud))
-                return false;
+	pudp = pud_offset(&p4d, w->hva);
+	pud = READ_ONCE(*pudp);
+	if (!pud_present(pud) || pud_devmap(pud))
+		return false;
 
-        if (!pud_leaf(pud)) {
-                bool more;
+	if (!pud_leaf(pud)) {
+		bool more;
 
-                if (w->level > PG_LEVEL_2M)
-                        return false;
-                do {
-                        more = walk_pmd(w, pud);
-                } while (more && w->nr && (w->hva & ~PUD_MASK));
-                return more;
-        }
+		if (w->level > PG_LEVEL_2M)
+			return false;
+		do {
+			more = walk_pmd(w, pud);
+		} while (more && w->nr && (w->hva & ~PUD_MASK));
+		return more;
+	}
 
-        if (!pinnable_pte(pud_val(pud)))
-                return false;
+	if (!pinnable_pte(pud_val(pud)))
+		return false;
 
-        n = units_within(w, PUD_SIZE);
-        page = pud_page(pud) + ((w->hva & ~PUD_MASK) >> PAGE_SHIFT);
-        folio = pin(page, n);
-        if (!folio || !keep(w, folio, n, pud_val(pud) == pud_val(READ_ONCE(*pudp))))
-                return false;
-        advance(w, page, n);
-        return true;
+	n = units_within(w, PUD_SIZE);
+	page = pud_page(pud) + ((w->hva & ~PUD_MASK) >> PAGE_SHIFT);
+	folio = pin(page, n);
+	if (!folio || !keep(w, folio, n, pud_val(pud) == pud_val(READ_ONCE(*pudp))))
+		return false;
+	advance(w, page, n);
+	return true;
 }
 
 /* Returns how many units were pinned. */
-static int walk(struct walk *w) {
-        struct page **page = w->page;
-        unsigned long flags;
-        unsigned int seq;
-        int nr = w->nr;
+static int walk(struct walk *w)
+{
+	struct page **page = w->page;
+	unsigned long flags;
+	unsigned int seq;
+	int nr = w->nr;
 
-        if (!test_bit(MMF_HAS_PINNED, &w->mm->flags))
-                set_bit(MMF_HAS_PINNED, &w->mm->flags);
+	if (!test_bit(MMF_HAS_PINNED, &w->mm->flags))
+		set_bit(MMF_HAS_PINNED, &w->mm->flags);
 
-        /* A fork write-protects what it copies, and must not miss a pin. */
-        seq = raw_read_seqcount(&w->mm->write_protect_seq);
-        if (seq & 1)
-                return 0;
+	/* A fork write-protects what it copies, and must not miss a pin. */
+	seq = raw_read_seqcount(&w->mm->write_protect_seq);
+	if (seq & 1)
+		return 0;
 
-        /* Keeps huge pages from being split, and tables that are not used from going. */
-        local_irq_save(flags);
-        while (w->nr && walk_pud(w))
-                ;
-        flush_stat(w);
-        local_irq_restore(flags);
+	/* Keeps huge pages from being split, and tables that are not used from going. */
+	local_irq_save(flags);
+	while (w->nr && walk_pud(w))
+		;
+	flush_stat(w);
+	local_irq_restore(flags);
 
-        nr -= w->nr;
-        if (unlikely(read_seqcount_retry(&w->mm->write_protect_seq, seq))) {
-                unpin_user_pages(page, nr);
-                memset(page, 0, nr * sizeof(*page));
-                return 0;
-        }
-        return nr;
+	nr -= w->nr;
+	if (unlikely(read_seqcount_retry(&w->mm->write_protect_seq, seq))) {
+		unpin_user_pages(page, nr);
+		memset(page, 0, nr * sizeof(*page));
+		return 0;
+	}
+	return nr;
 }
 
 /*
  * Pin @nr units of @level from @hva on as far as the owner has them mapped,
  * writable, by leaves of at least @level.  Returns how many are pinned.
  */
-static int pin_mapped(struct mm_struct *mm, unsigned long hva, int nr, int level, struct page **page) {
-        struct address_space *shared = NULL;
-        struct vm_area_struct *vma;
-        struct walk w = {
-                .mm = mm,
-                .page = page,
-                .hva = hva,
-                .level = level,
-                .nid = NUMA_NO_NODE,
-        };
-        int r = 0;
+static int pin_mapped(struct mm_struct *mm, unsigned long hva, int nr, int level,
+		      struct page **page)
+{
+	struct address_space *shared = NULL;
+	struct vm_area_struct *vma;
+	struct walk w = {
+		.mm = mm,
+		.page = page,
+		.hva = hva,
+		.level = level,
+		.nid = NUMA_NO_NODE,
+	};
+	int r = 0;
 
-        /* Whether memory in CMA may be pinned is not for modules to know. */
-        if (IS_ENABLED(CONFIG_CMA) || !mmap_read_trylock(mm))
-                return 0;
+	/* Whether memory in CMA may be pinned is not for modules to know. */
+	if (IS_ENABLED(CONFIG_CMA) || !mmap_read_trylock(mm))
+		return 0;
 
-        vma = vma_lookup(mm, hva);
-        if (!vma || vma->vm_flags & (VM_IO | VM_PFNMAP))
-                goto out;
+	vma = vma_lookup(mm, hva);
+	if (!vma || vma->vm_flags & (VM_IO | VM_PFNMAP))
+		goto out;
 
-        /* Tables that processes share can be taken away with this lock alone. */
-        if (is_vm_hugetlb_page(vma) && vma->vm_flags & VM_MAYSHARE) {
-                shared = vma->vm_file->f_mapping;
-                if (!i_mmap_trylock_read(shared))
-                        goto out;
-        }
+	/* Tables that processes share can be taken away with this lock alone. */
+	if (is_vm_hugetlb_page(vma) && vma->vm_flags & VM_MAYSHARE) {
+		shared = vma->vm_file->f_mapping;
+		if (!i_mmap_trylock_read(shared))
+			goto out;
+	}
 
-        w.nr = min_t(unsigned long, nr, (vma->vm_end - hva) / KVM_HPAGE_SIZE(level));
-        r = walk(&w);
+	w.nr = min_t(unsigned long, nr, (vma->vm_end - hva) / KVM_HPAGE_SIZE(level));
+	r = walk(&w);
 
-        if (shared)
-                i_mmap_unlock_read(shared);
+	if (shared)
+		i_mmap_unlock_read(shared);
 out:
-        mmap_read_unlock(mm);
-        return r;
+	mmap_read_unlock(mm);
+	return r;
 }
 
 /* What EFAULT at @hva means: nothing there, or memory that cannot be pinned for long. */
-static int fault_reason(struct mm_struct *mm, unsigned long hva) {
-        struct vm_area_struct *vma;
-        struct file *file;
-        int r = -EFAULT;
+static int fault_reason(struct mm_struct *mm, unsigned long hva)
+{
+	struct vm_area_struct *vma;
+	struct file *file;
+	int r = -EFAULT;
 
-        mmap_read_lock(mm);
-        vma = vma_lookup(mm, hva);
-        if (vma) {
-                file = vma->vm_flags & VM_SHARED ? vma->vm_file : NULL;
-                if (vma->vm_flags & (VM_IO | VM_PFNMAP))
-                        r = -EOPNOTSUPP;
-                else if (file && vma->vm_flags & VM_WRITE && !shmem_mapping(file->f_mapping) &&
-                         !is_file_hugepages(file))
-                        r = -EOPNOTSUPP;
-        }
-        mmap_read_unlock(mm);
-        return r;
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, hva);
+	if (vma) {
+		file = vma->vm_flags & VM_SHARED ? vma->vm_file : NULL;
+		if (vma->vm_flags & (VM_IO | VM_PFNMAP))
+			r = -EOPNOTSUPP;
+		else if (file && vma->vm_flags & VM_WRITE &&
+			 !shmem_mapping(file->f_mapping) && !is_file_hugepages(file))
+			r = -EOPNOTSUPP;
+	}
+	mmap_read_unlock(mm);
+	return r;
 }
 
 /* Pin what is not simply there, faulting it in unless the build is PRESENT. */
-static int pin_slow(struct gtdp_build *b, unsigned long hva, int nr, struct page **page) {
-        unsigned int flags = FOLL_WRITE | FOLL_LONGTERM;
-        struct mm_struct *mm = b->kvm->mm;
-        int locked = 1;
-        long r;
+static int pin_slow(struct gtdp_build *b, unsigned long hva, int nr, struct page **page)
+{
+	unsigned int flags = FOLL_WRITE | FOLL_LONGTERM;
+	struct mm_struct *mm = b->kvm->mm;
+	int locked = 1;
+	long r;
 
-        if (b->present)
-                flags |= FOLL_NOFAULT;
-        else if (b->interruptible)
-                flags |= FOLL_INTERRUPTIBLE;
+	if (b->present)
+		flags |= FOLL_NOFAULT;
+	else if (b->interruptible)
+		flags |= FOLL_INTERRUPTIBLE;
 
-        r = mmap_read_lock_killable(mm);
-        if (r)
-                return r;
-        r = pin_user_pages_remote(mm, hva, nr, flags, page, &locked);
-        if (locked)
-                mmap_read_unlock(mm);
-        return r && r != -EFAULT ? r : fault_reason(mm, hva);
+	r = mmap_read_lock_killable(mm);
+	if (r)
+		return r;
+	r = pin_user_pages_remote(mm, hva, nr, flags, page, &locked);
+	if (locked)
+		mmap_read_unlock(mm);
+	return r && r != -EFAULT ? r : fault_reason(mm, hva);
 }
 
 /*
@@ -368,65 +386,71 @@ static int pin_slow(struct gtdp_build *b, unsigned long hva, int nr, struct page
  *
  * Returns 1 if it is worth another walk, 0 if not, or an error.
  */
-static int fault_in(struct gtdp_build *b, unsigned long hva) {
-        struct mm_struct *mm = b->kvm->mm;
-        struct vm_area_struct *vma;
-        bool unlocked = false;
-        int r;
+static int fault_in(struct gtdp_build *b, unsigned long hva)
+{
+	struct mm_struct *mm = b->kvm->mm;
+	struct vm_area_struct *vma;
+	bool unlocked = false;
+	int r;
 
-        if (b->present)
-                return 0;
+	if (b->present)
+		return 0;
 
-        r = mmap_read_lock_killable(mm);
-        if (r)
-                return r;
+	r = mmap_read_lock_killable(mm);
+	if (r)
+		return r;
 
-        vma = vma_lookup(mm, hva);
-        /* A wait for userfaultfd must be interruptible, which this is not. */
-        if (vma && vma->vm_flags & VM_SHARED && vma->vm_flags & VM_WRITE &&
-            !(vma->vm_flags & (VM_IO | VM_PFNMAP)) && !userfaultfd_armed(vma))
-                r = fixup_user_fault(mm, hva, is_vm_hugetlb_page(vma) ? FAULT_FLAG_WRITE : 0, &unlocked)
-                                    ?: 1;
-        mmap_read_unlock(mm);
-        return r == -EFAULT ? 0 : r;
+	vma = vma_lookup(mm, hva);
+	/* A wait for userfaultfd must be interruptible, which this is not. */
+	if (vma && vma->vm_flags & VM_SHARED && vma->vm_flags & VM_WRITE &&
+	    !(vma->vm_flags & (VM_IO | VM_PFNMAP)) && !userfaultfd_armed(vma))
+		r = fixup_user_fault(mm, hva,
+				     is_vm_hugetlb_page(vma) ? FAULT_FLAG_WRITE : 0,
+				     &unlocked) ?: 1;
+	mmap_read_unlock(mm);
+	return r == -EFAULT ? 0 : r;
 }
 
 /* Pin from the page tables, once they have been filled if they must be. */
-static int pin_fast(struct gtdp_build *b, unsigned long hva, int nr, int level, struct page **page) {
-        int r = pin_mapped(b->kvm->mm, hva, nr, level, page);
+static int pin_fast(struct gtdp_build *b, unsigned long hva, int nr, int level,
+		    struct page **page)
+{
+	int r = pin_mapped(b->kvm->mm, hva, nr, level, page);
 
-        if (r)
-                return r;
+	if (r)
+		return r;
 
-        r = fault_in(b, hva);
-        return r > 0 ? pin_mapped(b->kvm->mm, hva, nr, level, page) : r;
+	r = fault_in(b, hva);
+	return r > 0 ? pin_mapped(b->kvm->mm, hva, nr, level, page) : r;
 }
 
 /* Pin @nr small pages.  Returns how many are pinned in a row, or an error. */
-int gtdp_pin_pages(struct gtdp_build *b, unsigned long hva, int nr) {
-        struct page **page = b->pages->page;
-        int i, n, r;
+int gtdp_pin_pages(struct gtdp_build *b, unsigned long hva, int nr)
+{
+	struct page **page = b->pages->page;
+	int i, n, r;
 
-        for (i = 0; i < nr; i += r) {
-                r = 1;
-                if (page[i])
-                        continue;
-                for (n = 1; i + n < nr && !page[i + n]; n++)
-                        ;
-                r = pin_fast(b, hva + i * PAGE_SIZE, n, PG_LEVEL_4K, &page[i]);
-                if (!r)
-                        r = pin_slow(b, hva + i * PAGE_SIZE, n, &page[i]);
-                if (r < 0)
-                        return i ?: r;
-                bitmap_set(b->own, i, r);
-        }
-        return nr;
+	for (i = 0; i < nr; i += r) {
+		r = 1;
+		if (page[i])
+			continue;
+		for (n = 1; i + n < nr && !page[i + n]; n++)
+			;
+		r = pin_fast(b, hva + i * PAGE_SIZE, n, PG_LEVEL_4K, &page[i]);
+		if (!r)
+			r = pin_slow(b, hva + i * PAGE_SIZE, n, &page[i]);
+		if (r < 0)
+			return i ?: r;
+		bitmap_set(b->own, i, r);
+	}
+	return nr;
 }
 
 /* Is this the first page of a huge page of at least @level? */
-static bool is_huge_backing(struct page *page, int level) {
-        return folio_nr_pages(page_folio(page)) >= KVM_PAGES_PER_HPAGE(level) &&
-               !(page_to_pfn(page) & (KVM_PAGES_PER_HPAGE(level) - 1));
+static bool is_huge_backing(struct page *page, int level)
+{
+	return folio_nr_pages(page_folio(page)) >= KVM_PAGES_PER_HPAGE(level) &&
+	       !(page_to_pfn(page) & (KVM_PAGES_PER_HPAGE(level) - 1));
 }
 
 /*
@@ -435,36 +459,37 @@ static bool is_huge_backing(struct page *page, int level) {
  * or another error.  *@unsure is set if the owner may map the pages by smaller
  * leaves than @level: then there is but one.
  */
-int gtdp_pin_leaves(struct gtdp_build *b, unsigned long hva, int nr, int level, bool *unsure) {
-        struct page **page = b->pages->page;
-        int i, n, r;
+int gtdp_pin_leaves(struct gtdp_build *b, unsigned long hva, int nr, int level, bool *unsure)
+{
+	struct page **page = b->pages->page;
+	int i, n, r;
 
-        *unsure = false;
-        for (i = 0; i < nr; i += r, hva += r * KVM_HPAGE_SIZE(level)) {
-                r = 1;
-                if (page[i])
-                        continue;
-                for (n = 1; i + n < nr && !page[i + n]; n++)
-                        ;
-                r = pin_fast(b, hva, n, level, &page[i]);
-                if (r > 0) {
-                        bitmap_set(b->own, i, r);
-                        continue;
-                }
-                if (i || r < 0)
-                        return i ?: r;
+	*unsure = false;
+	for (i = 0; i < nr; i += r, hva += r * KVM_HPAGE_SIZE(level)) {
+		r = 1;
+		if (page[i])
+			continue;
+		for (n = 1; i + n < nr && !page[i + n]; n++)
+			;
+		r = pin_fast(b, hva, n, level, &page[i]);
+		if (r > 0) {
+			bitmap_set(b->own, i, r);
+			continue;
+		}
+		if (i || r < 0)
+			return i ?: r;
 
-                r = pin_slow(b, hva, 1, page);
-                if (r < 0)
-                        return r;
-                if (!is_huge_backing(page[0], level)) {
-                        unpin_user_page(page[0]);
-                        page[0] = NULL;
-                        return -EMLINK;
-                }
-                __set_bit(0, b->own);
-                *unsure = true;
-                return 1;
-        }
-        return nr;
+		r = pin_slow(b, hva, 1, page);
+		if (r < 0)
+			return r;
+		if (!is_huge_backing(page[0], level)) {
+			unpin_user_page(page[0]);
+			page[0] = NULL;
+			return -EMLINK;
+		}
+		__set_bit(0, b->own);
+		*unsure = true;
+		return 1;
+	}
+	return nr;
 }
