@@ -18,7 +18,7 @@ initramfs_build() {
         cp "$(command -v busybox)" "$tree/bin/busybox"
         cp "$HERE/guest/initramfs/init" "$tree/init"
         cp -r "$KERNEL_DIR/modules/$KVER" "$tree/lib/modules/"
-        if [[ $KERNEL == gtdp ]]; then
+        if [[ $MODULES_DIR ]]; then
                 install -D -m 644 -t "$tree/lib/modules/$KVER/updates" "$MODULES_DIR"/kvm*.ko
         fi
         depmod -b "$tree" "$KVER"
@@ -29,15 +29,15 @@ initramfs_build() {
 intel_prepare() {
         local key
         kernel_prepare
-        [[ $KERNEL == stock ]] || gtdp_modules_prepare
+        modules_prepare
         (( ! SELFTESTS )) || selftests_prepare
 
-        key=$( { echo "$KERNEL_KEY $KERNEL"
+        key=$( { echo "$KERNEL_KEY $FLAVOUR"
                  declare -f initramfs_build pack_cpio
                  sha256sum "$(command -v busybox)" "$HERE/guest/initramfs/init"
-                 [[ $KERNEL == stock ]] || sha256sum "$MODULES_DIR"/kvm*.ko | sed "s|$RUN||"
+                 [[ ! $MODULES_DIR ]] || sha256sum "$MODULES_DIR"/kvm*.ko | sed "s|$RUN||"
                } | hash_stdin)
-        cached "initramfs-$KERNEL" "$key" initramfs_build
+        cached "initramfs-$FLAVOUR" "$key" initramfs_build
         cache_touch
         INITRAMFS=$CACHED
 }

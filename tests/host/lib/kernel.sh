@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # shellcheck shell=bash disable=SC2034,SC2153,SC2154
-# The distribution's kernel, unpacked from its package and never installed here; and our KVM modules for it.
+# The distribution's kernels, unpacked from their packages and never installed here; and our KVM modules for them.
 
 # What the hosts get from the distribution's modules. Few, so that udev has nothing else to load at boot.
 HOST_MODULES=(kvm kvm-amd kvm-intel virtio_blk loop msr cpuid tun vhost_net sd_mod ata_piix)
@@ -8,12 +8,13 @@ HOST_MODULES=(kvm kvm-amd kvm-intel virtio_blk loop msr cpuid tun vhost_net sd_m
 # The version that our modules are built for: both must come from the same place.
 kernel_version() {
         if [[ -x $ROOT/kernel/build-modules ]]; then
-                KVER=$("$ROOT/kernel/build-modules" --print-kver) || die_host "kernel/build-modules --print-kver failed"
+                KVER=$("$ROOT/kernel/build-modules" --kernel "$SERIES" --print-kver) ||
+                        die_host "kernel/build-modules --kernel $SERIES --print-kver failed"
         else
-                KVER=$(apt-cache search --names-only '^linux-image-6\.12\..*-cloud-amd64-unsigned$' |
+                KVER=$(apt-cache search --names-only "^linux-image-${SERIES/./\\.}\..*-cloud-amd64-unsigned\$" |
                        sed 's/^linux-image-\(.*\)-unsigned .*/\1/' | sort -V | tail -n 1)
         fi
-        [[ $KVER ]] || die_host "no linux-image-6.12.*-cloud-amd64-unsigned in apt: run 'apt-get update'"
+        [[ $KVER ]] || die_host "no linux-image-$SERIES.*-cloud-amd64-unsigned in apt: run 'apt-get update'"
 }
 
 # The version of each package that apt would install.
@@ -49,38 +50,49 @@ kernel_unpack() {
         find modules -name '*.xz' -exec xz -d {} +
 }
 
-# Sets KERNEL_DIR: vmlinuz and modules/KVER.
-kernel_prepare() {
-        local package version key
+# Sets KVER, KERNEL_DIR (vmlinuz and modules/KVER) and KERNEL_KEY.
+distribution_kernel_prepare() {
+        local package version key name=kernel
         kernel_version
         package=linux-image-$KVER-unsigned
         version=$(candidates "$package")
         [[ $version && $version != *'(none)' ]] || die_host "apt does not have $package: run 'apt-get update', then scripts/install-deps for the headers of a newer one"
         key=$( { echo "$version" "${HOST_MODULES[@]}"; declare -f kernel_unpack; } | hash_stdin)
-        cached kernel "$key" kernel_unpack
+        [[ $SERIES == 6.12 ]] || name+=-$SERIES
+        cached "$name" "$key" kernel_unpack
         cache_touch
         KERNEL_DIR=$CACHED KERNEL_KEY=$key
 }
 
-# Sets MODULES_DIR: our kvm*.ko. The build decides by itself what is out of date.
-gtdp_modules_prepare() {
-        local lock
+# Sets MODULES_DIR: our kvm*.ko, empty if the kernel comes with them. The build decides by itself what is out of date.
+distribution_modules_prepare() {
+        local lock built=$ROOT/build/modules
+        [[ $SERIES == 6.12 ]] || built+=-$SERIES
         [[ -x $ROOT/kernel/build-modules ]] ||
-                die_host "kernel/build-modules is not there: --kernel gtdp needs it; try --kernel stock"
+                die_host "kernel/build-modules is not there: our modules need it; try --kernel stock"
         mkdir -p "$BUILD"
         # The packages and "make modules" use the same folder, so it is built once.
-        "$ROOT/kernel/build-modules" --out "$ROOT/build/modules" >"$RUN/modules.log" 2>&1 || {
+        "$ROOT/kernel/build-modules" --kernel "$SERIES" --out "$built" >"$RUN/modules.log" 2>&1 || {
                 tail -n 40 "$RUN/modules.log" >&2
                 die_host "kernel/build-modules failed"
         }
         # Copies: another build may replace them while they are being installed. This is its lock.
         MODULES_DIR=$RUN/modules
         mkdir -p "$MODULES_DIR"
-        exec {lock}>"$ROOT/build/modules/.lock"
+        exec {lock}>"$built/.lock"
         flock "$lock"
-        cp "$ROOT"/build/modules/kvm{,-amd,-intel}.ko "$MODULES_DIR/" ||
-                die_host "kernel/build-modules left no modules in build/modules"
+        cp "$built"/kvm{,-amd,-intel}.ko "$MODULES_DIR/" ||
+                die_host "kernel/build-modules left no modules in ${built#"$ROOT/"}"
         exec {lock}>&-
+}
+
+kernel_prepare() {
+        "${KERNEL_KIND}_kernel_prepare"
+}
+
+modules_prepare() {
+        MODULES_DIR=
+        [[ $KERNEL == stock ]] || "${KERNEL_KIND}_modules_prepare"
 }
 
 # Sets SELFTESTS_DIR: the static KVM selftests.

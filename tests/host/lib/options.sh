@@ -9,8 +9,9 @@ Usage: tests/host/run [OPTION]... -- COMMAND [ARG]...
 Boots an emulated host, runs COMMAND on it as root in /root, and exits with its status.
 
   --arch amd|intel        amd: QEMU, NPT, Debian with systemd (default); intel: Bochs, EPT, busybox
-  --kernel gtdp|stock     our KVM modules (default), or the distribution's
-  --gtdp off|allow|force  kvm.gtdp= on the kernel's command line; only with --kernel gtdp (default: allow)
+  --kernel NAME           6.12 (default) or 6.1: the distribution's kernel with our KVM modules; debug: our own build
+                          of 6.12 with checks; stock or stock-6.1: the distribution's modules
+  --gtdp off|allow|force  kvm.gtdp= on the kernel's command line; not on a stock kernel (default: allow)
   --bare                  do not install the product's packages; modules come from kernel/build-modules
   --cpus N                default 2; intel: 1
   --memory SIZE           like 3G or 2560M; default 3G; intel: 4G at most
@@ -68,11 +69,26 @@ parse_hugepages() {
         done
 }
 
+# Sets KERNEL (gtdp or stock: whose KVM modules), SERIES, KERNEL_KIND (who makes it: KIND_kernel_prepare,
+# KIND_modules_prepare), and FLAVOUR, the name of what is cached for it.
+parse_kernel() {
+        need_one_of --kernel "$1" 6.12 6.1 debug stock stock-6.1 gtdp
+        KERNEL=gtdp SERIES=6.12 KERNEL_KIND=distribution FLAVOUR=gtdp
+        case $1 in
+        gtdp|6.12)      ;;
+        6.1)            SERIES=6.1 FLAVOUR=gtdp-6.1;;
+        debug)          KERNEL_KIND=debug FLAVOUR=gtdp-debug;;
+        stock)          KERNEL=stock FLAVOUR=stock;;
+        stock-6.1)      KERNEL=stock SERIES=6.1 FLAVOUR=stock-6.1;;
+        esac
+}
+
 parse_options() {
         local given_gtdp='' given_cpus='' given_memory='' option value base
         local -A seen=()
 
-        ARCH=amd KERNEL=gtdp GTDP=allow BARE=0 NODES=1 HUGE_2M=0 HUGE_1G=0 ICOUNT=0 TIMEOUT=900
+        parse_kernel 6.12
+        ARCH=amd GTDP=allow BARE=0 NODES=1 HUGE_2M=0 HUGE_1G=0 ICOUNT=0 TIMEOUT=900
         SELFTESTS=0 PREPARE=0 OUT='' COPY=() COMMAND=()
 
         while (( $# )); do
@@ -94,7 +110,7 @@ parse_options() {
 
                 case $option in
                 --arch)         need_one_of "$option" "$value" amd intel; ARCH=$value;;
-                --kernel)       need_one_of "$option" "$value" gtdp stock; KERNEL=$value;;
+                --kernel)       parse_kernel "$value";;
                 --gtdp)         need_one_of "$option" "$value" off allow force; GTDP=$value given_gtdp=1;;
                 --cpus)         need_number "$option" "$value" 1 64; given_cpus=$(( 10#$value ));;
                 --memory)       parse_memory "$value"; given_memory=$MEMORY_MB;;
@@ -116,7 +132,7 @@ parse_options() {
         (( ${#COMMAND[@]} || PREPARE )) || die_usage "no COMMAND given; it comes after '--'"
         (( ! ${#COMMAND[@]} || ! PREPARE )) || die_usage "--prepare runs nothing: it takes no COMMAND"
         [[ $KERNEL == gtdp || ! $given_gtdp ]] ||
-                die_usage "--gtdp: the stock kernel has no such parameter; use --kernel gtdp"
+                die_usage "--gtdp: the stock kernel has no such parameter; use --kernel 6.12"
 
         if [[ $ARCH == intel ]]; then
                 CPUS=${given_cpus:-1} MEMORY_MB=${given_memory:-3072}

@@ -2,7 +2,12 @@
 # shellcheck shell=bash disable=SC2034,SC2153,SC2154
 # The product's Debian packages: built by packaging/build-deb, installed on the amd host.
 
-# Sets DEBS: the packages that go onto the host. A stock host has all but the modules.
+# Do our modules come from tdpd-kvm-modules? That package is for one kernel; other hosts get the modules as files.
+modules_are_packaged() {
+        [[ $FLAVOUR == gtdp ]] && (( ! BARE ))
+}
+
+# Sets DEBS: the packages that go onto the host.
 product_prepare() {
         local lock deb
         DEBS=()
@@ -16,9 +21,9 @@ product_prepare() {
         mkdir -p "$BUILD"
         exec {lock}>"$BUILD/deb.lock"
         flock "$lock"
-        # A stock host does without the modules, so that it can be had while they do not build.
+        # Without the modules where they are not used, so that such a host can be had while they do not build.
         local -a sources=(tdpd)
-        [[ $KERNEL == stock ]] || sources+=(tdpd-kvm-modules)
+        ! modules_are_packaged || sources+=(tdpd-kvm-modules)
         "$ROOT/packaging/build-deb" "${sources[@]}" {lock}>&- >"$BUILD/deb.log" 2>&1 || {
                 tail -n 40 "$BUILD/deb.log" >&2
                 die_host "packaging/build-deb failed; all of its output is in $BUILD/deb.log (--bare does without packages)"
@@ -31,7 +36,7 @@ product_prepare() {
         for deb in "$RUN"/debs/*.deb; do
                 case $(basename "$deb") in
                 *-dev_*|*-dbgsym_*)     ;;
-                tdpd-kvm-modules_*)     [[ $KERNEL == stock ]] || DEBS+=("$deb");;
+                tdpd-kvm-modules_*)     ! modules_are_packaged || DEBS+=("$deb");;
                 *)                      DEBS+=("$deb");;
                 esac
         done

@@ -76,7 +76,7 @@ image_build() {
         as_root cp -r "$KERNEL_DIR/modules/$KVER" "$tree/usr/lib/modules/"
         # For the intel host only; udev would load them for the disk controller that QEMU always has.
         as_root rm -rf "$tree/usr/lib/modules/$KVER"/kernel/drivers/{ata,scsi}
-        if [[ $KERNEL == gtdp ]] && (( BARE )); then
+        if [[ $MODULES_DIR ]]; then
                 as_root install -D -m 644 -t "$tree/usr/lib/modules/$KVER/updates" "$MODULES_DIR"/kvm*.ko
         fi
         as_root cp -r "$HERE/guest/rootfs/." "$tree/"
@@ -99,20 +99,19 @@ image_build() {
 
 # Sets IMAGE: the root file system of the amd host.
 image_prepare() {
-        local key flavour=$KERNEL
+        local key flavour=$FLAVOUR
+        MODULES_DIR=
         kernel_prepare
         product_prepare
         base_prepare
-        if (( BARE )); then
-                flavour+=-bare
-                [[ $KERNEL == stock ]] || gtdp_modules_prepare
-        fi
+        (( ! BARE )) || flavour+=-bare
+        modules_are_packaged || modules_prepare
 
         key=$( { echo "$BASE_KEY $KERNEL_KEY $flavour"
                  declare -f image_build image_install_product
                  ( cd "$HERE/guest/rootfs" && find . -type f -exec sha256sum {} + | sort -k2 )
                  (( ! ${#DEBS[@]} )) || sha256sum "${DEBS[@]}" | sed "s|$RUN||"
-                 [[ $flavour != gtdp-bare ]] || sha256sum "$MODULES_DIR"/kvm*.ko | sed "s|$RUN||"
+                 [[ ! $MODULES_DIR ]] || sha256sum "$MODULES_DIR"/kvm*.ko | sed "s|$RUN||"
                } | hash_stdin)
         cached "image-$flavour.ext4" "$key" image_build
         cache_touch
