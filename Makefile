@@ -22,7 +22,7 @@ deb: install-deps
 	@ls -1 build/deb/*.deb
 
 bench-kernel: install-deps
-	@tests/bench/kernel
+	@tests/bench/kernel/run
 
 modules: install-deps
 	@kernel/build-modules --out build/modules

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-/* What the parts of gtdp-bench share: a clock that counts instructions, and a VM just large enough to
- * measure. */
+/* What the benchmarks share: a clock that counts instructions, and a VM just large enough to measure. */
 
 #include <linux/kvm.h>
 #include <stdbool.h>
@@ -10,8 +9,16 @@
 #include <stdint.h>
 #include <stdnoreturn.h>
 
+/* die.c */
+
 noreturn void die(const char *what) __attribute__((cold));
 noreturn void die_text(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
+
+/* options.c */
+
+/* The index of value in the table, from begin to end. */
+int parse_choice(const char *const *table, int begin, int end, const char *option, const char *value);
+unsigned parse_number(const char *option, const char *value, unsigned min, unsigned max);
 
 /* clock.c */
 
@@ -58,16 +65,40 @@ void guest_free(Guest *g);
  */
 void guest_populate(Guest *g, bool elsewhere);
 
-/* The guest writes to each 4K page of its memory once. */
-void guest_touch(Guest *g, unsigned vcpu);
+/* A memory slot: new, moved, changed, or (size 0) gone. */
+void guest_set_slot(Guest *g, unsigned id, uint64_t gpa, uint64_t size, void *memory, unsigned flags);
 
-/* Large leaves that KVM has in its page tables for this VM, from its own statistics. */
+typedef enum GuestCode {
+        GUEST_TOUCH,
+        GUEST_CPUID,
+        GUEST_PIO,
+        GUEST_MMIO,
+} GuestCode;
+
+/*
+ * Runs a piece of code, esi times, until it halts; what else it takes in its registers stands beside it.
+ * Returns how often it came back to us for PIO or MMIO.
+ */
+uint64_t guest_run(Guest *g, unsigned vcpu, GuestCode code, const struct kvm_regs *arguments);
+
+/* The guest writes to each 4K page of its memory once, to the first byte of each leaf, or many times. */
+void guest_touch(Guest *g, unsigned vcpu);
+void guest_touch_each(Guest *g, unsigned vcpu, int level);
+void guest_touch_passes(Guest *g, unsigned vcpu, unsigned passes);
+
+/* How many times its memory has been written to so far. */
+unsigned guest_passes(Guest *g);
+
+/* stats.c */
+
+/* Leaves that KVM has in its page tables for this VM. */
 uint64_t guest_leaves(Guest *g, int level);
 
-/* Second-level faults that a vCPU has taken so far. */
+/* Second-level faults, and all exits, of a vCPU so far. */
 uint64_t guest_faults(Guest *g, unsigned vcpu);
+uint64_t guest_exits(Guest *g, unsigned vcpu);
 
-/* build.c */
+/* gtdp.c */
 
 /* Map all of the memory, and return the ticks that this took. */
 uint64_t build_pre_fault(Guest *g);

@@ -4,9 +4,7 @@
  * them. Static, so that it runs on any emulated host. See README.md for what is measured, and how.
  */
 
-#include <errno.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,22 +52,6 @@ static struct {
         .repeat = 3,
         .size = UINT64_C(256) << 20,
 };
-
-noreturn void die(const char *what) {
-        fprintf(stderr, "gtdp-bench: %s: %s\n", what, strerror(errno));
-        exit(EXIT_FAILURE);
-}
-
-noreturn void die_text(const char *format, ...) {
-        va_list ap;
-
-        va_start(ap, format);
-        fputs("gtdp-bench: ", stderr);
-        vfprintf(stderr, format, ap);
-        fputc('\n', stderr);
-        va_end(ap);
-        exit(EXIT_FAILURE);
-}
 
 static uint64_t touch_ticks(Guest *g, unsigned vcpu) {
         uint64_t start = ticks();
@@ -220,32 +202,6 @@ static void run(FILE *json) {
                 die_text("nothing could be measured");
 }
 
-static int lookup(const char *const *table, int begin, int end, const char *option, const char *value) {
-        for (int i = begin; i < end; i++)
-                if (strcmp(table[i], value) == 0)
-                        return i;
-
-        fprintf(stderr, "gtdp-bench: %s '%s': must be one of", option, value);
-        for (int i = begin; i < end; i++)
-                fprintf(stderr, " %s", table[i]);
-        fputc('\n', stderr);
-        exit(2);
-}
-
-static unsigned number(const char *option, const char *value, unsigned min, unsigned max) {
-        char *end;
-        unsigned long n;
-
-        errno = 0;
-        n = strtoul(value, &end, 10);
-        if (errno || end == value || *end || *value == '-' || n < min || n > max) {
-                fprintf(stderr, "gtdp-bench: %s '%s': a number from %u to %u is needed\n", option, value,
-                        min, max);
-                exit(2);
-        }
-        return (unsigned) n;
-}
-
 static void usage(FILE *f) {
         fputs("Usage: gtdp-bench [OPTION]...\n\n"
               "  --method METHOD    ondemand, touch-first, pre-fault-memory or gtdp (default: all)\n"
@@ -272,13 +228,13 @@ static void parse_argv(int argc, char **argv) {
         while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0)
                 switch (c) {
                 case 'm':
-                        arg.method = lookup(method_table, 0, _METHOD_MAX, "--method", optarg);
+                        arg.method = parse_choice(method_table, 0, _METHOD_MAX, "--method", optarg);
                         break;
                 case 'p':
-                        arg.level = lookup(level_table, LEVEL_4K, LEVEL_1G + 1, "--page-size", optarg);
+                        arg.level = parse_choice(level_table, LEVEL_4K, LEVEL_1G + 1, "--page-size", optarg);
                         break;
                 case 's':
-                        arg.size = (uint64_t) number("--size", optarg, 2, 2048) << 20;
+                        arg.size = (uint64_t) parse_number("--size", optarg, 2, 2048) << 20;
                         if (arg.size % level_size(LEVEL_2M) != 0) {
                                 fprintf(stderr, "gtdp-bench: --size '%s': an even number is needed\n",
                                         optarg);
@@ -286,7 +242,7 @@ static void parse_argv(int argc, char **argv) {
                         }
                         break;
                 case 'r':
-                        arg.repeat = number("--repeat", optarg, 1, REPEAT_MAX);
+                        arg.repeat = parse_number("--repeat", optarg, 1, REPEAT_MAX);
                         break;
                 case 'f':
                         arg.foreign = true;

@@ -12,9 +12,6 @@
 
 #include "bench.h"
 
-/* Not at the very beginning of a page: the guest overwrites that. */
-#define CODE_GPA 0x1010U
-
 #define PAGE_SIZE 4096U
 
 #ifndef MADV_POPULATE_WRITE
@@ -50,20 +47,51 @@ uint64_t free_pages(int level) {
         return n_free - n_reserved;
 }
 
-/* Flat 32-bit code without paging: runs on any TDP hardware and needs no page tables of its own. */
-static void write_code(void *memory, uint32_t size) {
-        uint8_t code[] = {
-                0x31, 0xdb,                   /*    xor ebx, ebx */
-                0x88, 0x03,                   /* 1: mov [ebx], al */
-                0x81, 0xc3, 0x00, 0x10, 0, 0, /*    add ebx, 4096 */
-                0x81, 0xfb, 0,    0,    0, 0, /*    cmp ebx, size */
-                0x72, 0xf0,                   /*    jb 1b */
-                0xf4,                         /*    hlt */
-        };
+/*
+ * Flat 32-bit code without paging: runs on any TDP hardware and needs no page tables of its own. It lies
+ * behind the beginning of a page, which the guest overwrites, in pieces of equal room.
+ */
+#define CODE_GPA  0x1010U
+#define CODE_ROOM 32U
 
-        memcpy(code + 12, &size, sizeof(size));
-        memcpy((uint8_t *) memory + CODE_GPA, code, sizeof(code));
-}
+/* Counts the passes of GUEST_TOUCH. Not in a page of its own. */
+#define PASSES_GPA 0x1800U
+
+static const uint8_t guest_code[][CODE_ROOM] = {
+        /* Writes to every ecx-th byte below edx, esi times. */
+        [GUEST_TOUCH] = {
+                0x31, 0xdb,                         /* 1: xor ebx, ebx */
+                0x88, 0x03,                         /* 2: mov [ebx], al */
+                0x01, 0xcb,                         /*    add ebx, ecx */
+                0x39, 0xd3,                         /*    cmp ebx, edx */
+                0x72, 0xf8,                         /*    jb 2b */
+                0xff, 0x05, 0x00, 0x18, 0x00, 0x00, /*    inc dword [PASSES_GPA] */
+                0x4e,                               /*    dec esi */
+                0x75, 0xed,                         /*    jnz 1b */
+                0xf4,                               /*    hlt */
+        },
+        [GUEST_CPUID] = {
+                0x31, 0xc0,                         /* 1: xor eax, eax */
+                0x0f, 0xa2,                         /*    cpuid */
+                0x4e,                               /*    dec esi */
+                0x75, 0xf9,                         /*    jnz 1b */
+                0xf4,                               /*    hlt */
+        },
+        /* To port dx. */
+        [GUEST_PIO] = {
+                0xee,                               /* 1: out dx, al */
+                0x4e,                               /*    dec esi */
+                0x75, 0xfc,                         /*    jnz 1b */
+                0xf4,                               /*    hlt */
+        },
+        /* To address edx. */
+        [GUEST_MMIO] = {
+                0x88, 0x02,                         /* 1: mov [edx], al */
+                0x4e,                               /*    dec esi */
+                0x75, 0xfb,                         /*    jnz 1b */
+                0xf4,                               /*    hlt */
+        },
+};
 
 static void add_vcpu(Guest *g) {
         struct kvm_segment code = {
@@ -104,8 +132,20 @@ static void add_vcpu(Guest *g) {
         g->n_vcpus++;
 }
 
+void guest_set_slot(Guest *g, unsigned id, uint64_t gpa, uint64_t size, void *memory, unsigned flags) {
+        struct kvm_userspace_memory_region region = {
+                .slot = id,
+                .flags = flags,
+                .guest_phys_addr = gpa,
+                .memory_size = size,
+                .userspace_addr = (uintptr_t) memory,
+        };
+
+        if (ioctl(g->vm_fd, KVM_SET_USER_MEMORY_REGION, &region) < 0)
+                die("KVM_SET_USER_MEMORY_REGION");
+}
+
 void guest_new(Guest *ret, int level, uint64_t size, unsigned n_vcpus) {
-        struct kvm_userspace_memory_region region = { .memory_size = size };
         unsigned flags = MFD_CLOEXEC;
         int fd;
 
@@ -128,9 +168,7 @@ void guest_new(Guest *ret, int level, uint64_t size, unsigned n_vcpus) {
                 die("mmap of the guest's memory");
         ret->memory_fd = fd;
 
-        region.userspace_addr = (uintptr_t) ret->memory;
-        if (ioctl(ret->vm_fd, KVM_SET_USER_MEMORY_REGION, &region) < 0)
-                die("KVM_SET_USER_MEMORY_REGION");
+        guest_set_slot(ret, 0, 0, size, ret->memory, 0);
 
         /* Without an interrupt controller all of them are runnable from the start. */
         while (ret->n_vcpus < n_vcpus)
@@ -158,69 +196,57 @@ void guest_populate(Guest *g, bool elsewhere) {
         }
         if (madvise(p, g->size, MADV_POPULATE_WRITE) < 0)
                 die("MADV_POPULATE_WRITE");
-        write_code(p, (uint32_t) g->size);
+        memcpy((uint8_t *) p + CODE_GPA, guest_code, sizeof(guest_code));
         if (elsewhere)
                 munmap(p, g->size);
 }
 
-void guest_touch(Guest *g, unsigned vcpu) {
-        struct kvm_regs regs = { .rip = CODE_GPA, .rflags = 2 };
+uint64_t guest_run(Guest *g, unsigned vcpu, GuestCode code, const struct kvm_regs *arguments) {
+        struct kvm_regs regs = *arguments;
+        uint64_t exits = 0;
 
+        regs.rip = CODE_GPA + code * CODE_ROOM;
+        regs.rflags = 2;
         if (ioctl(g->vcpu_fd[vcpu], KVM_SET_REGS, &regs) < 0)
                 die("KVM_SET_REGS");
-        while (ioctl(g->vcpu_fd[vcpu], KVM_RUN, 0) < 0)
-                if (errno != EINTR && errno != EAGAIN)
-                        die("KVM_RUN");
-        if (g->run[vcpu]->exit_reason != KVM_EXIT_HLT)
-                die_text("the guest ended by exit reason %u, and not by its HLT", g->run[vcpu]->exit_reason);
-}
-
-/* One value of KVM's binary statistics, of a VM or of a vCPU. */
-static uint64_t read_stat(int fd, const char *name) {
-        struct kvm_stats_header header;
-        struct kvm_stats_desc *desc;
-        uint64_t value;
-        bool found = false;
-        int stats_fd = ioctl(fd, KVM_GET_STATS_FD, NULL);
-
-        if (stats_fd < 0)
-                die("KVM_GET_STATS_FD");
-        if (pread(stats_fd, &header, sizeof(header), 0) != sizeof(header))
-                die("header of KVM's statistics");
-
-        desc = malloc(sizeof(*desc) + header.name_size);
-        if (!desc)
-                die("malloc");
-        for (unsigned i = 0; i < header.num_desc && !found; i++) {
-                size_t size = sizeof(*desc) + header.name_size;
-
-                if (pread(stats_fd, desc, size, header.desc_offset + i * size) != (ssize_t) size)
-                        die("descriptor of KVM's statistics");
-                if (strcmp(desc->name, name) != 0)
+        for (;;) {
+                if (ioctl(g->vcpu_fd[vcpu], KVM_RUN, 0) < 0) {
+                        if (errno != EINTR && errno != EAGAIN)
+                                die("KVM_RUN");
                         continue;
-                if (pread(stats_fd, &value, sizeof(value), header.data_offset + desc->offset) !=
-                    sizeof(value))
-                        die("value of KVM's statistics");
-                found = true;
+                }
+                switch (g->run[vcpu]->exit_reason) {
+                case KVM_EXIT_HLT:
+                        return exits;
+                case KVM_EXIT_IO:
+                case KVM_EXIT_MMIO:
+                        exits++;
+                        break;
+                default:
+                        die_text("the guest ended by exit reason %u, and not by its HLT",
+                                 g->run[vcpu]->exit_reason);
+                }
         }
-        free(desc);
-        close(stats_fd);
-        if (!found)
-                die_text("KVM has no statistic \"%s\"", name);
-
-        return value;
 }
 
-uint64_t guest_leaves(Guest *g, int level) {
-        static const char *const names[] = {
-                [LEVEL_4K] = "pages_4k",
-                [LEVEL_2M] = "pages_2m",
-                [LEVEL_1G] = "pages_1g",
-        };
+static void touch(Guest *g, unsigned vcpu, uint64_t step, unsigned passes) {
+        struct kvm_regs arguments = { .rcx = step, .rdx = g->size, .rsi = passes };
 
-        return read_stat(g->vm_fd, names[level]);
+        guest_run(g, vcpu, GUEST_TOUCH, &arguments);
 }
 
-uint64_t guest_faults(Guest *g, unsigned vcpu) {
-        return read_stat(g->vcpu_fd[vcpu], "pf_taken");
+void guest_touch(Guest *g, unsigned vcpu) {
+        touch(g, vcpu, PAGE_SIZE, 1);
+}
+
+void guest_touch_each(Guest *g, unsigned vcpu, int level) {
+        touch(g, vcpu, level_size(level), 1);
+}
+
+void guest_touch_passes(Guest *g, unsigned vcpu, unsigned passes) {
+        touch(g, vcpu, PAGE_SIZE, passes);
+}
+
+unsigned guest_passes(Guest *g) {
+        return *(const volatile uint32_t *) ((const uint8_t *) g->memory + PASSES_GPA);
 }
