@@ -5,7 +5,10 @@
 KLOG_BAD='WARNING:|BUG:|kernel BUG at|Call Trace|Oops|general protection|Kernel panic'
 KLOG_BAD+='|INFO: task .* blocked|self-detected stall|detected stalls on'
 KLOG_BAD+='|possible (circular|recursive|irq lock|deadlock)|inconsistent lock state|held lock freed'
-KLOG_BAD+='|KASAN:|UBSAN:|KCSAN:|new suspected memory leaks'
+KLOG_BAD+='|KASAN:|UBSAN:|KCSAN:|ODEBUG:|new suspected memory leaks'
+KLOG_BAD+='|list_(add|del) corruption|refcount_t:|BUG [^:]*\((Not )?[Tt]ainted|page_counter underflow'
+# A tool that gives up sees nothing from then on.
+KLOG_BAD+='|kmemleak: (Cannot allocate|Kernel memory leak detector disabled)'
 
 # klog_check FILE [MARK]: prints what is wrong with it, after the line with MARK; fails if there is something.
 klog_check() {
