@@ -63,7 +63,7 @@ amd_start() {
 
         # thread=multi with more than one CPU crashes QEMU 7.2 in the kernel's code patching.
         args=(-nodefaults -no-user-config -display none -vga none -no-reboot
-              -accel "tcg,thread=single" -cpu "EPYC,+svm,+npt,+pdpe1gb"
+              -accel "tcg,thread=single" -cpu "$CPU"
               -smp "$SMP" -m "${MEMORY_MB}M" "${NUMA[@]}"
               -kernel "$KERNEL_DIR/vmlinuz" -append "${CMDLINE[*]}"
               -serial "file:$RUN/kernel.log"

@@ -82,7 +82,7 @@ vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest
 boot: cdrom
 ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14
 ata0-master: type=cdrom, path="$RUN/host.iso", status=inserted
-cpu: model=corei7_skylake_x, count=1, ips=100000000, reset_on_triple_fault=0
+cpu: model=$CPU, count=1, ips=100000000, reset_on_triple_fault=0
 clock: sync=none
 com1: enabled=1, mode=file, dev=$RUN/kernel.log
 com2: enabled=1, mode=file, dev=$RUN/stdout

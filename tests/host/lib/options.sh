@@ -14,6 +14,7 @@ Boots an emulated host, runs COMMAND on it as root in /root, and exits with its 
   --gtdp off|allow|force  kvm.gtdp= on the kernel's command line; not on a stock kernel (default: allow)
   --bare                  do not install the product's packages; modules come from kernel/build-modules
   --cpus N                default 2; intel: 1
+  --cpu MODEL             the emulator's CPU: QEMU's -cpu MODEL (amd), Bochs' model=MODEL (intel)
   --memory SIZE           like 3G or 2560M; default 3G; intel: 4G at most
   --nodes N               NUMA nodes; memory and CPUs are split evenly (amd only)
   --hugepages 2M=N,1G=N   reserved at boot, spread over the nodes
@@ -89,7 +90,7 @@ parse_options() {
 
         parse_kernel 6.12
         ARCH=amd GTDP=allow BARE=0 NODES=1 HUGE_2M=0 HUGE_1G=0 ICOUNT=0 TIMEOUT=900
-        SELFTESTS=0 PREPARE=0 OUT='' COPY=() COMMAND=()
+        SELFTESTS=0 PREPARE=0 OUT='' CPU='' COPY=() COMMAND=()
 
         while (( $# )); do
                 option=$1
@@ -117,6 +118,8 @@ parse_options() {
                 --nodes)        need_number "$option" "$value" 1 8; NODES=$(( 10#$value ));;
                 --hugepages)    parse_hugepages "$value";;
                 --timeout)      need_number "$option" "$value" 1 86400; TIMEOUT=$(( 10#$value ));;
+                --cpu)          [[ $value =~ ^[A-Za-z0-9_,+=.-]+$ ]] || die_usage "--cpu '$value': not a CPU model"
+                                CPU=$value;;
                 --out)          [[ $value ]] || die_usage "--out: a directory is needed"
                                 OUT=$value;;
                 --copy)         [[ -e $value ]] || die_usage "--copy '$value': no such file"
@@ -135,12 +138,14 @@ parse_options() {
                 die_usage "--gtdp: the stock kernel has no such parameter; use --kernel 6.12"
 
         if [[ $ARCH == intel ]]; then
+                : "${CPU:=corei7_skylake_x}"
                 CPUS=${given_cpus:-1} MEMORY_MB=${given_memory:-3072}
                 (( CPUS == 1 )) || die_usage "--cpus $CPUS: the intel host has one CPU"
                 (( MEMORY_MB <= 4096 )) || die_usage "--memory ${MEMORY_MB}M: the intel host has 4G at most"
                 (( NODES == 1 )) || die_usage "--nodes $NODES: the intel host has one node; use --arch amd"
                 (( ! ICOUNT )) || die_usage "--icount: only for --arch amd; time on the intel host is deterministic anyway"
         else
+                : "${CPU:=EPYC,+svm,+npt,+pdpe1gb}"
                 CPUS=${given_cpus:-2} MEMORY_MB=${given_memory:-3072}
         fi
 
