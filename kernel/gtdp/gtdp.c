@@ -5,6 +5,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/capability.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/poll.h>
 #include <linux/sched/mm.h>
@@ -25,6 +26,7 @@ static void gtdp_free(struct kref *kref)
 	WARN_ON_ONCE(atomic64_read(&gtdp->pinned_pages));
 	xa_destroy(&gtdp->pins);
 	mtree_destroy(&gtdp->built);
+	kvfree(gtdp->events);
 	kfree(gtdp);
 }
 
@@ -48,6 +50,7 @@ struct kvm_gtdp *gtdp_alloc(struct kvm *kvm)
 	mutex_init(&gtdp->built_lock);
 	mt_init_flags(&gtdp->built, MT_FLAGS_USE_RCU);
 	spin_lock_init(&gtdp->pin_lock);
+	spin_lock_init(&gtdp->event_lock);
 	xa_init_flags(&gtdp->pins, XA_FLAGS_ACCOUNT);
 	gtdp->pin_limit = capable(CAP_IPC_LOCK) ? ULONG_MAX :
 						  rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
@@ -60,43 +63,57 @@ void __kvm_gtdp_count_fault(struct kvm *kvm, gfn_t gfn, int as_id)
 
 	if (!gtdp)
 		return;
-	if (!as_id && mtree_load(&gtdp->built, gfn))
+	if (!as_id && mtree_load(&gtdp->built, gfn)) {
 		atomic64_inc(&gtdp->faults);
-	else
+		atomic64_inc(&kvm->stat.gtdp_faults);
+	} else {
 		atomic64_inc(&gtdp->faults_other);
-}
-
-bool __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range, bool flush)
-{
-	struct kvm_gtdp *gtdp = kvm->arch.gtdp;
-	u64 lost;
-
-	lockdep_assert_held_write(&kvm->mmu_lock);
-
-	if (!gtdp || range->slot->as_id)
-		return flush;
-
-	lost = gtdp_built_bytes(gtdp, range->start, range->end);
-	atomic64_add(lost, &gtdp->lost_bytes[KVM_GTDP_HOLE_NOTIFIER]);
-	gtdp_pin_drop(gtdp, kvm, range->start, range->end,
-		      range->may_block ? GTDP_YIELD_MMU_LOCK : GTDP_YIELD_NONE, &flush);
-	return flush;
+	}
 }
 
 void __kvm_gtdp_flush_slot(struct kvm *kvm, struct kvm_memory_slot *slot)
 {
 	struct kvm_gtdp *gtdp = kvm->arch.gtdp;
 	gfn_t start = slot->base_gfn, end = start + slot->npages;
-	bool flush = false;
 
 	if (!gtdp || slot->as_id)
 		return;
 
-	atomic64_add(gtdp_built_bytes(gtdp, start, end), &gtdp->lost_bytes[KVM_GTDP_HOLE_SLOT]);
 	/* If this fails, what is left of it shows as a hole. */
 	gtdp_built_remove(gtdp, start, end);
 	/* No builder is left in the slot: all have seen it go invalid. */
-	gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_SLEEP, &flush);
+	gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_SLEEP);
+}
+
+/* Leaves of [start, end) are about to go.  Called with mmu_lock held for write. */
+void __kvm_gtdp_lose(struct kvm *kvm, gfn_t start, gfn_t end, unsigned int reason)
+{
+	struct kvm_gtdp *gtdp = kvm->arch.gtdp;
+
+	if (gtdp)
+		gtdp_lose(kvm, gtdp, start, end, reason, GTDP_YIELD_NONE);
+}
+
+/*
+ * All roots are about to go.  Called with slots_lock held; mmu_lock only comes and goes,
+ * as it is not worth holding everybody up for a number.
+ */
+void __kvm_gtdp_lose_all(struct kvm *kvm, unsigned int reason)
+{
+	struct kvm_gtdp *gtdp = kvm->arch.gtdp;
+
+	write_lock(&kvm->mmu_lock);
+	gtdp_lose(kvm, gtdp, 0, kvm_mmu_max_gfn() + 1, reason, GTDP_YIELD_MMU_LOCK);
+	write_unlock(&kvm->mmu_lock);
+}
+
+/* Has dirty logging left the table at @gfn for its global mapping to collapse? */
+bool __kvm_gtdp_keeps(struct kvm *kvm, struct kvm_mmu_page *root, gfn_t gfn, int level)
+{
+	struct kvm_gtdp *gtdp = READ_ONCE(kvm->arch.gtdp);
+
+	return gtdp && root->role.word == gtdp_root_role(kvm).word &&
+	       gtdp_is_built(gtdp, gfn, gfn + KVM_PAGES_PER_HPAGE(level));
 }
 
 void __kvm_gtdp_flush_all(struct kvm *kvm)
@@ -126,6 +143,10 @@ static u32 auto_flags(struct kvm *kvm, const struct kvm_memory_slot *slot)
 	struct vm_area_struct *vma;
 	u32 flags = 0;
 
+	/* Nobody has asked for this memory to be there: what is, is good enough. */
+	if (gtdp_policy == GTDP_FORCE && slot->npages > si_mem_available() / 4)
+		flags |= KVM_GTDP_BUILD_PRESENT;
+
 	mmap_read_lock(kvm->mm);
 	for (vma = find_vma(kvm->mm, start); vma && vma->vm_start < end;
 	     vma = find_vma(kvm->mm, vma->vm_end)) {
@@ -138,26 +159,18 @@ static u32 auto_flags(struct kvm *kvm, const struct kvm_memory_slot *slot)
 	return flags;
 }
 
-void __kvm_gtdp_commit_slot(struct kvm *kvm, const struct kvm_memory_slot *new,
-			    enum kvm_mr_change change)
+static void auto_build(struct kvm *kvm, struct kvm_gtdp *gtdp, const struct kvm_memory_slot *slot)
 {
-	struct kvm_gtdp *gtdp = kvm->arch.gtdp;
-	struct kvm_gtdp_range range = {};
+	struct kvm_gtdp_range range = {
+		.gpa = slot->base_gfn << PAGE_SHIFT,
+		.size = (u64)slot->npages << PAGE_SHIFT,
+		.flags = auto_flags(kvm, slot),
+	};
 	int r;
 
-	if (!gtdp || !gtdp->auto_build || !tdp_mmu_enabled)
-		return;
-	if (change != KVM_MR_CREATE && change != KVM_MR_MOVE)
-		return;
-	if (new->as_id || !gtdp_is_user_slot(new) || (new->flags & KVM_MEM_READONLY))
-		return;
-
-	range.flags = auto_flags(kvm, new);
 	if (range.flags & KVM_GTDP_BUILD_SKIP)
 		return;
 
-	range.gpa = new->base_gfn << PAGE_SHIFT;
-	range.size = (u64)new->npages << PAGE_SHIFT;
 	r = gtdp_build(kvm, gtdp, &range, false);
 
 	atomic64_inc(&gtdp->auto_builds);
@@ -165,9 +178,34 @@ void __kvm_gtdp_commit_slot(struct kvm *kvm, const struct kvm_memory_slot *new,
 		return;
 
 	/* What is missing shows as a hole, and can be built again. */
-	gtdp_built_add(gtdp, new->base_gfn, new->base_gfn + new->npages);
+	gtdp_built_add(gtdp, slot->base_gfn, slot->base_gfn + slot->npages);
 	atomic64_inc(&gtdp->auto_errors);
 	atomic64_set(&gtdp->auto_last_error, r);
+}
+
+void __kvm_gtdp_commit_slot(struct kvm *kvm, const struct kvm_memory_slot *old,
+			    const struct kvm_memory_slot *new, enum kvm_mr_change change)
+{
+	struct kvm_gtdp *gtdp = kvm->arch.gtdp;
+	const struct kvm_memory_slot *slot = new ?: old;
+
+	if (!gtdp || slot->as_id)
+		return;
+
+	if (change == KVM_MR_FLAGS_ONLY) {
+		gtdp_post_slot(gtdp, KVM_GTDP_EVENT_SLOT_FLAGS, new);
+		return;
+	}
+	if (change == KVM_MR_DELETE || change == KVM_MR_MOVE)
+		gtdp_post_slot(gtdp, KVM_GTDP_EVENT_SLOT_REMOVED, old);
+	if (change == KVM_MR_DELETE)
+		return;
+
+	if (gtdp->auto_build && tdp_mmu_enabled && gtdp_is_user_slot(new) &&
+	    !(new->flags & KVM_MEM_READONLY))
+		auto_build(kvm, gtdp, new);
+	/* Told when it is done: nobody wants to build it a second time. */
+	gtdp_post_slot(gtdp, KVM_GTDP_EVENT_SLOT_ADDED, new);
 }
 
 /* kvm.gtdp=force: a VM is built from its first slot on, with no handle. */

@@ -23,11 +23,7 @@
 
 static bool stale(struct kvm *kvm, unsigned long seq, gfn_t start, gfn_t end)
 {
-	if (unlikely(kvm->mmu_invalidate_in_progress) &&
-	    start < kvm->mmu_invalidate_range_end &&
-	    end > kvm->mmu_invalidate_range_start)
-		return true;
-	return kvm->mmu_invalidate_seq != seq;
+	return gtdp_in_progress(kvm, start, end) || kvm->mmu_invalidate_seq != seq;
 }
 
 /* Would the pages of this batch that are not pinned yet be too many? */
@@ -179,18 +175,9 @@ static long build_in_slot(struct gtdp_build *b, const struct kvm_memory_slot *sl
 static long absent(struct gtdp_build *b, const struct kvm_memory_slot *slot, gfn_t gfn,
 		   gfn_t npages)
 {
-	unsigned long hva = __gfn_to_hva_memslot(slot, gfn);
-	struct mm_struct *mm = b->kvm->mm;
-	struct vm_area_struct *vma;
-	unsigned long size = 0;
+	unsigned long n = gtdp_absent(b->kvm->mm, __gfn_to_hva_memslot(slot, gfn));
 
-	mmap_read_lock(mm);
-	vma = vma_lookup(mm, hva);
-	if (vma)
-		size = vma_kernel_pagesize(vma);
-	mmap_read_unlock(mm);
-
-	return size ? min(npages, (ALIGN(hva + 1, size) - hva) >> PAGE_SHIFT) : -EFAULT;
+	return n ? min(npages, n) : -EFAULT;
 }
 
 /* One batch, with kvm->srcu held. */

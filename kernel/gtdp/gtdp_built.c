@@ -54,32 +54,25 @@ int gtdp_built_remove(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
 	return r;
 }
 
-u64 gtdp_built_bytes(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
+/* Is any of it built? */
+bool gtdp_is_built(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
 {
 	MA_STATE(mas, &gtdp->built, start, start);
-	u64 pages = 0;
+	bool built;
 
 	rcu_read_lock();
-	while (mas_find(&mas, end - 1))
-		pages += min_t(gfn_t, mas.last + 1, end) - max_t(gfn_t, mas.index, start);
+	built = mas_find(&mas, end - 1);
 	rcu_read_unlock();
-
-	return pages << PAGE_SHIFT;
+	return built;
 }
 
-static void count_leaves(struct kvm *kvm, gfn_t start, gfn_t end, bool first,
+/* Count leaves in [start, end).  Called with mmu_lock held, and with RCU protection. */
+static void count_leaves(struct kvm_mmu_page *root, gfn_t start, gfn_t end, bool first,
 			 struct kvm_gtdp_stats *stats)
 {
-	struct kvm_mmu_page *root;
 	struct tdp_iter iter;
 	gfn_t lo, hi;
 
-	read_lock(&kvm->mmu_lock);
-	root = gtdp_get_root(kvm);
-	if (!root)
-		goto out;
-
-	rcu_read_lock();
 	for_each_tdp_pte(iter, root, start, end) {
 		if (!is_shadow_present_pte(iter.old_spte) ||
 		    !is_last_spte(iter.old_spte, iter.level))
@@ -91,11 +84,92 @@ static void count_leaves(struct kvm *kvm, gfn_t start, gfn_t end, bool first,
 		if (iter.gfn >= start || first)
 			stats->leaves[iter.level]++;
 	}
+}
+
+/* The leaf that maps @gfn, as a range. */
+static void leaf_around(struct kvm *kvm, gfn_t gfn, gfn_t *start, gfn_t *end)
+{
+	struct kvm_mmu_page *root;
+	struct tdp_iter iter;
+
+	root = gtdp_get_root(kvm);
+	if (!root)
+		return;
+
+	rcu_read_lock();
+	for_each_tdp_pte(iter, root, gfn, min(gfn + 1, gtdp_root_end(root))) {
+		if (is_shadow_present_pte(iter.old_spte) &&
+		    is_last_spte(iter.old_spte, iter.level)) {
+			*start = min(*start, iter.gfn);
+			*end = max(*end, iter.gfn + KVM_PAGES_PER_HPAGE(iter.level));
+		}
+	}
 	rcu_read_unlock();
 	kvm_tdp_mmu_put_root(kvm, root);
-out:
-	read_unlock(&kvm->mmu_lock);
-	cond_resched();
+}
+
+/* The next range at or after @*start that is built, up to @end. */
+static bool next_built(struct kvm_gtdp *gtdp, gfn_t *start, gfn_t end, gfn_t *ret_end)
+{
+	MA_STATE(mas, &gtdp->built, *start, *start);
+	bool found;
+
+	rcu_read_lock();
+	found = *start < end && mas_find(&mas, end - 1);
+	if (found) {
+		*start = max_t(gfn_t, mas.index, *start);
+		*ret_end = min_t(gfn_t, mas.last + 1, end);
+	}
+	rcu_read_unlock();
+	return found;
+}
+
+/*
+ * How many pages of [start, end) are built and mapped, or go with a leaf of it.
+ * *@start and *@end become where they lie.  Called with mmu_lock held.
+ */
+u64 gtdp_mapped_pages(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t *start, gfn_t *end,
+		      enum gtdp_yield yield)
+{
+	struct kvm_gtdp_stats stats = {};
+	gfn_t gfn, stop, next, last = 0, first = ~0ULL;
+	struct kvm_mmu_page *root;
+	u64 before;
+
+	if (!tdp_mmu_enabled)
+		return 0;
+
+	leaf_around(kvm, *start, start, end);
+	leaf_around(kvm, *end - 1, start, end);
+
+	for (gfn = *start; next_built(gtdp, &gfn, *end, &stop); gfn = stop) {
+		for (; gfn < stop; gfn = next) {
+			next = min_t(gfn_t, ALIGN(gfn + 1, STATS_BATCH), stop);
+			root = gtdp_get_root(kvm);
+			if (!root)
+				return 0;
+
+			before = stats.mapped_bytes;
+			rcu_read_lock();
+			count_leaves(root, gfn, next, true, &stats);
+			rcu_read_unlock();
+			kvm_tdp_mmu_put_root(kvm, root);
+
+			if (stats.mapped_bytes != before) {
+				first = min(first, gfn);
+				last = next;
+			}
+			if (yield == GTDP_YIELD_MMU_LOCK &&
+			    (need_resched() || rwlock_needbreak(&kvm->mmu_lock)))
+				cond_resched_rwlock_write(&kvm->mmu_lock);
+		}
+	}
+
+	if (last) {
+		*start = first;
+		*end = last;
+	}
+	return stats.mapped_bytes >> PAGE_SHIFT;
 }
 
 static void count_table(u64 *spt, struct kvm_gtdp_stats *stats)
@@ -133,32 +207,36 @@ out:
 	cond_resched();
 }
 
+static void count_mapped(struct kvm *kvm, gfn_t start, gfn_t end, bool first,
+			 struct kvm_gtdp_stats *stats)
+{
+	struct kvm_mmu_page *root;
+
+	read_lock(&kvm->mmu_lock);
+	root = gtdp_get_root(kvm);
+	if (root) {
+		rcu_read_lock();
+		count_leaves(root, start, end, first, stats);
+		rcu_read_unlock();
+		kvm_tdp_mmu_put_root(kvm, root);
+	}
+	read_unlock(&kvm->mmu_lock);
+	cond_resched();
+}
+
 void gtdp_stats(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_stats *stats)
 {
-	unsigned long index = 0;
 	gfn_t start, end, next, top = 0;
+	bool first;
 	int i;
 
-	for (;;) {
-		MA_STATE(mas, &gtdp->built, index, index);
-		bool first = true;
-
-		rcu_read_lock();
-		if (!mas_find(&mas, ULONG_MAX)) {
-			rcu_read_unlock();
-			break;
-		}
-		start = max_t(gfn_t, mas.index, index);
-		end = mas.last + 1;
-		rcu_read_unlock();
-
+	for (start = 0; next_built(gtdp, &start, ULONG_MAX, &end); start = end) {
 		stats->built_bytes += (end - start) << PAGE_SHIFT;
-		for (; tdp_mmu_enabled && start < end; start = next, first = false) {
+		for (first = true; tdp_mmu_enabled && start < end; start = next, first = false) {
 			next = min_t(gfn_t, ALIGN(start + 1, STATS_BATCH), end);
-			count_leaves(kvm, start, next, first, stats);
+			count_mapped(kvm, start, next, first, stats);
 		}
 		top = end;
-		index = end;
 	}
 
 	for (start = 0; tdp_mmu_enabled && start < top; start += TABLES_BATCH)
@@ -174,4 +252,8 @@ void gtdp_stats(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_stats *s
 	stats->auto_builds = atomic64_read(&gtdp->auto_builds);
 	stats->auto_errors = atomic64_read(&gtdp->auto_errors);
 	stats->auto_last_error = atomic64_read(&gtdp->auto_last_error);
+	stats->split_leaves = atomic64_read(&gtdp->split_leaves);
+	stats->collapsed_leaves = atomic64_read(&gtdp->collapsed_leaves);
+	stats->kept_bytes = atomic64_read(&gtdp->kept_bytes);
+	stats->dropped_events = atomic64_read(&gtdp->dropped_events);
 }

@@ -14,6 +14,7 @@
 #include <linux/uaccess.h>
 
 #include "gtdp_internal.h"
+#include "mmutrace.h"
 #include "cpuid.h"
 #include "x86.h"
 
@@ -23,6 +24,7 @@ static_assert(sizeof(struct kvm_gtdp_slot) == 48);
 static_assert(sizeof(struct kvm_gtdp_slots) == 32);
 static_assert(sizeof(struct kvm_gtdp_range) == 40);
 static_assert(sizeof(struct kvm_gtdp_stats) == 752);
+static_assert(sizeof(struct kvm_gtdp_event) == 32);
 
 /* The handle's VM, with a reference, or NULL if it has gone. */
 static struct kvm *gtdp_get_vm(struct kvm_gtdp *gtdp)
@@ -37,7 +39,10 @@ static struct kvm *gtdp_get_vm(struct kvm_gtdp *gtdp)
 	return kvm;
 }
 
-static int range_check(const struct kvm_gtdp_range *range, u32 flags)
+/* How many pins go with mmu_lock held. */
+#define RELEASE_BATCH	(16UL << 20 >> PAGE_SHIFT)
+
+static int range_check(const struct kvm_gtdp_range *range, u32 flags, bool level)
 {
 	u64 end;
 
@@ -48,7 +53,7 @@ static int range_check(const struct kvm_gtdp_range *range, u32 flags)
 	if (check_add_overflow(range->gpa, range->size, &end) ||
 	    (end - 1) >> PAGE_SHIFT > kvm_mmu_max_gfn())
 		return -EINVAL;
-	if (range->max_level > PG_LEVEL_1G || (!flags && range->max_level))
+	if (range->max_level > PG_LEVEL_1G || (!level && range->max_level))
 		return -EINVAL;
 	return 0;
 }
@@ -57,7 +62,7 @@ static int gtdp_ioctl_build(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_g
 {
 	int r;
 
-	r = range_check(range, KVM_GTDP_BUILD_NOPIN | KVM_GTDP_BUILD_PRESENT);
+	r = range_check(range, KVM_GTDP_BUILD_NOPIN | KVM_GTDP_BUILD_PRESENT, true);
 	if (r)
 		return r;
 	if (!tdp_mmu_enabled)
@@ -68,29 +73,54 @@ static int gtdp_ioctl_build(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_g
 static int gtdp_ioctl_release(struct kvm *kvm, struct kvm_gtdp *gtdp,
 			      struct kvm_gtdp_range *range)
 {
-	bool flush = false;
 	gfn_t start, end;
 	int r;
 
-	r = range_check(range, 0);
+	r = range_check(range, 0, false);
 	if (r)
 		return r;
 
-	start = range->gpa >> PAGE_SHIFT;
-	end = start + (range->size >> PAGE_SHIFT);
+	while (range->size) {
+		start = range->gpa >> PAGE_SHIFT;
+		end = min(start + (range->size >> PAGE_SHIFT), ALIGN(start + 1, RELEASE_BATCH));
 
-	r = gtdp_built_remove(gtdp, start, end);
-	if (r)
-		return r;
+		r = gtdp_built_remove(gtdp, start, end);
+		if (!r)
+			r = gtdp_pin_release(gtdp, kvm, start, end);
+		if (r)
+			return r;
 
-	gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_SLEEP, &flush);
-
-	range->gpa += range->size;
-	range->size = 0;
+		range->gpa += (end - start) << PAGE_SHIFT;
+		range->size -= (end - start) << PAGE_SHIFT;
+	}
 	return 0;
 }
 
+static int gtdp_ioctl_split(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_range *range)
+{
+	int r;
+
+	r = range_check(range, 0, true);
+	if (r)
+		return r;
+	if (range->max_level > PG_LEVEL_2M)
+		return -EINVAL;
+	return tdp_mmu_enabled ? gtdp_split(kvm, gtdp, range, true) : -EOPNOTSUPP;
+}
+
+static int gtdp_ioctl_collapse(struct kvm *kvm, struct kvm_gtdp *gtdp,
+			       struct kvm_gtdp_range *range)
+{
+	int r;
+
+	r = range_check(range, 0, true);
+	if (r)
+		return r;
+	return tdp_mmu_enabled ? gtdp_collapse(kvm, gtdp, range, true) : -EOPNOTSUPP;
+}
+
 static long gtdp_handle_range(struct kvm *kvm, struct kvm_gtdp *gtdp, void __user *arg,
+			      const char *op,
 			      int (*fn)(struct kvm *kvm, struct kvm_gtdp *gtdp,
 					struct kvm_gtdp_range *range))
 {
@@ -103,6 +133,7 @@ static long gtdp_handle_range(struct kvm *kvm, struct kvm_gtdp *gtdp, void __use
 
 	gpa = range.gpa;
 	r = fn(kvm, gtdp, &range);
+	trace_kvm_gtdp_range(op, gpa, range.gpa, r);
 
 	if (range.gpa != gpa && copy_to_user(arg, &range, sizeof(range)))
 		return -EFAULT;
@@ -143,8 +174,7 @@ static u32 collect_slots(struct kvm *kvm, struct kvm_gtdp_slot *slot, u32 room)
 			.gpa = s->base_gfn << PAGE_SHIFT,
 			.size = (u64)s->npages << PAGE_SHIFT,
 			.hva = s->userspace_addr,
-			.flags = (s->flags & KVM_MEM_READONLY ? KVM_GTDP_SLOT_READONLY : 0) |
-				 (kvm_slot_dirty_track_enabled(s) ? KVM_GTDP_SLOT_DIRTY_LOG : 0),
+			.flags = gtdp_slot_flags(s),
 			.id = s->id,
 			.page_size = slot_page_size(kvm->mm, s->userspace_addr),
 		};
@@ -232,10 +262,16 @@ static long gtdp_handle_ioctl(struct file *file, unsigned int cmd, unsigned long
 		r = gtdp_ioctl_get_slots(kvm, arg);
 		break;
 	case KVM_GTDP_BUILD:
-		r = gtdp_handle_range(kvm, gtdp, arg, gtdp_ioctl_build);
+		r = gtdp_handle_range(kvm, gtdp, arg, "build", gtdp_ioctl_build);
 		break;
 	case KVM_GTDP_RELEASE:
-		r = gtdp_handle_range(kvm, gtdp, arg, gtdp_ioctl_release);
+		r = gtdp_handle_range(kvm, gtdp, arg, "release", gtdp_ioctl_release);
+		break;
+	case KVM_GTDP_SPLIT:
+		r = gtdp_handle_range(kvm, gtdp, arg, "split", gtdp_ioctl_split);
+		break;
+	case KVM_GTDP_COLLAPSE:
+		r = gtdp_handle_range(kvm, gtdp, arg, "collapse", gtdp_ioctl_collapse);
 		break;
 	case KVM_GTDP_STATS:
 		r = gtdp_ioctl_stats(kvm, gtdp, arg);
@@ -253,7 +289,13 @@ static __poll_t gtdp_handle_poll(struct file *file, poll_table *wait)
 	struct kvm_gtdp *gtdp = file->private_data;
 
 	poll_wait(file, &gtdp->wait, wait);
-	return READ_ONCE(gtdp->gone) ? EPOLLHUP | EPOLLERR : 0;
+	return (gtdp_has_events(gtdp) ? EPOLLIN | EPOLLRDNORM : 0) |
+	       (READ_ONCE(gtdp->gone) ? EPOLLHUP | EPOLLERR : 0);
+}
+
+static ssize_t gtdp_handle_read(struct file *file, char __user *buf, size_t count, loff_t *ppos)
+{
+	return gtdp_read_events(file->private_data, buf, count, file->f_flags & O_NONBLOCK);
 }
 
 /* Take the mapping off the VM: the pins go, the leaves stay. */
@@ -264,6 +306,7 @@ static void gtdp_detach(struct kvm *kvm, struct kvm_gtdp *gtdp)
 	if (!gtdp->forced) {
 		write_lock(&kvm->mmu_lock);
 		WRITE_ONCE(kvm->arch.gtdp, NULL);
+		gtdp_unmap_in_progress(kvm, gtdp);
 		write_unlock(&kvm->mmu_lock);
 	}
 	mutex_unlock(&kvm->slots_lock);
@@ -300,6 +343,7 @@ static const struct file_operations gtdp_handle_fops = {
 	.unlocked_ioctl = gtdp_handle_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 	.poll = gtdp_handle_poll,
+	.read = gtdp_handle_read,
 	.llseek = noop_llseek,
 };
 
@@ -311,6 +355,10 @@ static struct kvm_gtdp *gtdp_claim(struct kvm *kvm, u32 flags)
 	new = gtdp_alloc(kvm);
 	if (!new)
 		return ERR_PTR(-ENOMEM);
+	if (gtdp_events_alloc(new)) {
+		gtdp_put(new);
+		return ERR_PTR(-ENOMEM);
+	}
 
 	mutex_lock(&kvm->slots_lock);
 	gtdp = kvm->arch.gtdp;
@@ -329,8 +377,13 @@ static struct kvm_gtdp *gtdp_claim(struct kvm *kvm, u32 flags)
 	}
 	gtdp->has_handle = true;
 	kref_get(&gtdp->kref);
-	if (new)
+	if (new) {
 		gtdp->pin_limit = new->pin_limit;
+		spin_lock(&gtdp->event_lock);
+		if (!gtdp->events)
+			swap(gtdp->events, new->events);
+		spin_unlock(&gtdp->event_lock);
+	}
 	mutex_unlock(&kvm->slots_lock);
 
 	if (new)
@@ -405,6 +458,7 @@ static long gtdp_ioctl_get_info(void __user *arg)
 	struct kvm_gtdp_info info = {
 		.abi_version = KVM_GTDP_ABI_VERSION,
 		.mode = KVM_GTDP_MODE_SHADOW,
+		.features = KVM_GTDP_FEAT_EVENTS,
 		.max_leaf_level = PG_LEVEL_4K,
 	};
 
@@ -412,6 +466,7 @@ static long gtdp_ioctl_get_info(void __user *arg)
 		info.mode = kvm_x86_ops.get_mt_mask ? KVM_GTDP_MODE_EPT : KVM_GTDP_MODE_NPT;
 		info.root_level = kvm_mmu_get_max_tdp_level();
 		info.max_leaf_level = kvm_mmu_get_max_leaf_level();
+		info.features |= KVM_GTDP_FEAT_SPLIT;
 		if (kvm_ad_enabled())
 			info.features |= KVM_GTDP_FEAT_AD_BITS;
 		if (READ_ONCE(nx_huge_pages))

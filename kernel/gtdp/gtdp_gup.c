@@ -446,6 +446,64 @@ int gtdp_pin_pages(struct gtdp_build *b, unsigned long hva, int nr)
 	return nr;
 }
 
+/*
+ * How many pages from @hva on a PRESENT build passes over: up to the end of what the
+ * owner's page tables do not map.  0 if there is no memory that could be mapped.
+ */
+unsigned long gtdp_absent(struct mm_struct *mm, unsigned long hva)
+{
+	struct vm_area_struct *vma;
+	unsigned long size = 0, n = 1;
+	pte_t *ptep;
+	pgd_t pgd;
+	p4d_t p4d;
+	pud_t pud;
+	pmd_t pmd;
+
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, hva);
+	if (!vma)
+		goto out;
+	size = vma_kernel_pagesize(vma);
+
+	/* Tables under mmap_lock go by RCU only. */
+	rcu_read_lock();
+	pgd = READ_ONCE(*pgd_offset(mm, hva));
+	if (pgd_none(pgd)) {
+		size = PGDIR_SIZE;
+		goto found;
+	}
+	p4d = READ_ONCE(*p4d_offset(&pgd, hva));
+	if (p4d_none(p4d)) {
+		size = P4D_SIZE;
+		goto found;
+	}
+	pud = READ_ONCE(*pud_offset(&p4d, hva));
+	if (pud_none(pud)) {
+		size = PUD_SIZE;
+		goto found;
+	}
+	if (!pud_present(pud) || pud_leaf(pud))
+		goto found;
+	pmd = READ_ONCE(*pmd_offset(&pud, hva));
+	if (pmd_none(pmd))
+		size = max(size, PMD_SIZE);
+	if (pmd_none(pmd) || !pmd_present(pmd) || pmd_leaf(pmd) || is_vm_hugetlb_page(vma))
+		goto found;
+
+	ptep = pte_offset_kernel(&pmd, hva);
+	while ((hva + n * PAGE_SIZE) & ~PMD_MASK && pte_none(ptep_get(ptep + n)))
+		n++;
+found:
+	rcu_read_unlock();
+	if (size > PAGE_SIZE)
+		n = (ALIGN(hva + 1, size) - hva) >> PAGE_SHIFT;
+	n = min(n, (vma->vm_end - hva) >> PAGE_SHIFT);
+out:
+	mmap_read_unlock(mm);
+	return size ? n : 0;
+}
+
 /* Is this the first page of a huge page of at least @level? */
 static bool is_huge_backing(struct page *page, int level)
 {

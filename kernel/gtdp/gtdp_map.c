@@ -75,8 +75,8 @@ struct kvm_mmu_page *gtdp_get_root(struct kvm *kvm)
  * All that an SPTE of this slot has but its pfn: what make_spte() makes for a
  * write fault.  Memory that can be pinned for long is never MMIO.
  */
-static u64 leaf_template(struct kvm *kvm, const struct kvm_memory_slot *slot,
-			 union kvm_mmu_page_role role, gfn_t gfn, int level)
+u64 gtdp_leaf_template(struct kvm *kvm, const struct kvm_memory_slot *slot,
+		       union kvm_mmu_page_role role, gfn_t gfn, int level)
 {
 	u64 spte = SPTE_MMU_PRESENT_MASK;
 
@@ -357,7 +357,7 @@ int gtdp_map(struct gtdp_build *b, const struct kvm_memory_slot *slot, gfn_t gfn
 	}
 
 	role.level = level;
-	f.template = leaf_template(b->kvm, slot, role, gfn, level);
+	f.template = gtdp_leaf_template(b->kvm, slot, role, gfn, level);
 	f.tracked = may_be_tracked(b->kvm);
 
 	rcu_read_lock();

@@ -3,8 +3,9 @@
  * The pins of a global mapping, by gfn.
  *
  * A pin record says: this page is what the owner has mapped at the gfn's hva,
- * and it is pinned.  It is true while it is there, because every change of the
- * owner's mapping goes through an MMU notifier, which drops the record.
+ * and it is pinned.  It is true while it is there and no change of the owner's
+ * mapping is in progress, because every change goes through an MMU notifier, which
+ * drops the record in the end if the page is no longer there (gtdp_notify.c).
  *
  * The records have the shape of page tables: an xarray by 1 GiB of directories,
  * with an entry per 2 MiB that is one pinned huge page (tagged) or a table of
@@ -13,7 +14,9 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/delay.h>
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 
 #include "gtdp_internal.h"
 
@@ -35,6 +38,7 @@ static inline unsigned int dir_index(gfn_t gfn)
 static void account(struct kvm_gtdp *gtdp, struct kvm *kvm, long nr)
 {
 	atomic64_add(nr, &gtdp->pinned_pages);
+	atomic64_add(nr, &kvm->stat.gtdp_pinned_pages);
 	atomic64_add(nr, &kvm->mm->pinned_vm);
 }
 
@@ -107,6 +111,71 @@ out:
 	spin_unlock(&gtdp->pin_lock);
 }
 
+/* The record that covers @gfn: an entry of the directory, or the directory itself. */
+static unsigned long pin_entry(struct kvm_gtdp *gtdp, gfn_t gfn, int *level)
+{
+	void *dir = xa_load(&gtdp->pins, gfn >> DIR_SHIFT);
+
+	*level = PG_LEVEL_1G;
+	if (!dir)
+		return 0;
+	if (xa_pointer_tag(dir))
+		return (unsigned long)xa_untag_pointer(dir) | PIN_HUGE;
+
+	*level = PG_LEVEL_2M;
+	return ((struct gtdp_pin_dir *)dir)->ent[dir_index(gfn)];
+}
+
+/*
+ * The pinned page at @gfn, or NULL.  What is said of it holds up to *@next, at most
+ * @end: consecutive pages, of one pinned huge page if *@huge, or nothing pinned.
+ */
+struct page *gtdp_pin_peek(struct kvm_gtdp *gtdp, gfn_t gfn, gfn_t end, gfn_t *next, bool *huge)
+{
+	struct gtdp_pin_table *table;
+	struct page *page = NULL;
+	unsigned long ent, first;
+	int level, i;
+
+	spin_lock(&gtdp->pin_lock);
+	ent = pin_entry(gtdp, gfn, &level);
+	first = gfn & (KVM_PAGES_PER_HPAGE(level) - 1);
+	*next = gfn - first + KVM_PAGES_PER_HPAGE(level);
+	*huge = ent & PIN_HUGE;
+
+	if (*huge) {
+		page = (struct page *)(ent & ~PIN_HUGE) + first;
+	} else if (ent) {
+		table = (struct gtdp_pin_table *)ent;
+		page = table->page[first];
+		for (i = 1; first + i < SPTE_ENT_PER_PAGE; i++) {
+			if (table->page[first + i] != (page ? page + i : NULL))
+				break;
+		}
+		*next = gfn + i;
+	}
+	spin_unlock(&gtdp->pin_lock);
+
+	*next = min(*next, end);
+	return page;
+}
+
+/* Make the range end where pinned huge pages do. */
+void gtdp_pin_extend(struct kvm_gtdp *gtdp, gfn_t *start, gfn_t *end)
+{
+	unsigned long ent;
+	int level;
+
+	spin_lock(&gtdp->pin_lock);
+	ent = pin_entry(gtdp, *start, &level);
+	if (ent & PIN_HUGE)
+		*start = ALIGN_DOWN(*start, KVM_PAGES_PER_HPAGE(level));
+	ent = pin_entry(gtdp, *end - 1, &level);
+	if (ent & PIN_HUGE)
+		*end = ALIGN(*end, KVM_PAGES_PER_HPAGE(level));
+	spin_unlock(&gtdp->pin_lock);
+}
+
 /* Unpin the pages of a table and free it.  Returns how many there were. */
 static long table_free(struct gtdp_pin_table *table)
 {
@@ -136,21 +205,17 @@ static long ent_free(unsigned long ent)
 }
 
 /* How the unpinning of much memory makes way for others. */
-static void make_way(struct kvm *kvm, enum gtdp_yield yield, bool *flush)
+static void make_way(struct kvm *kvm, enum gtdp_yield yield)
 {
-	if (yield == GTDP_YIELD_SLEEP) {
+	if (yield == GTDP_YIELD_SLEEP)
 		cond_resched();
-	} else if (yield == GTDP_YIELD_MMU_LOCK &&
-		   (need_resched() || rwlock_needbreak(&kvm->mmu_lock))) {
-		if (*flush)
-			kvm_flush_remote_tlbs(kvm);
-		*flush = false;
+	else if (yield == GTDP_YIELD_MMU_LOCK &&
+		 (need_resched() || rwlock_needbreak(&kvm->mmu_lock)))
 		cond_resched_rwlock_write(&kvm->mmu_lock);
-	}
 }
 
 /* Unpin all of a directory that nobody can find any more. */
-static long dir_free(struct kvm *kvm, void *entry, enum gtdp_yield yield, bool *flush)
+static long dir_free(struct kvm *kvm, void *entry, enum gtdp_yield yield)
 {
 	struct gtdp_pin_dir *dir = entry;
 	long nr = 0;
@@ -166,7 +231,7 @@ static long dir_free(struct kvm *kvm, void *entry, enum gtdp_yield yield, bool *
 
 	for (i = 0; i < SPTE_ENT_PER_PAGE; i++) {
 		nr += ent_free(dir->ent[i]);
-		make_way(kvm, yield, flush);
+		make_way(kvm, yield);
 	}
 	free_page((unsigned long)dir);
 	return nr;
@@ -285,12 +350,11 @@ int gtdp_pin_record(struct gtdp_build *b, gfn_t gfn, int nr, int level)
 /* Unpin what this step has pinned and nobody has recorded, and what it replaced. */
 void gtdp_pin_undo(struct gtdp_build *b, int nr)
 {
-	bool flush = false;
 	unsigned long i;
 
 	if (b->old_dir) {
 		account(b->gtdp, b->kvm,
-			-dir_free(b->kvm, b->old_dir, GTDP_YIELD_SLEEP, &flush));
+			-dir_free(b->kvm, b->old_dir, GTDP_YIELD_SLEEP));
 		b->old_dir = NULL;
 	}
 	if (!b->pages)
@@ -327,7 +391,7 @@ static long drop_in_table(unsigned long *ent, gfn_t start, gfn_t end)
 
 /* Drop within the directory of one 1 GiB, an entry at a time. */
 static long drop_in_dir(struct kvm_gtdp *gtdp, struct kvm *kvm, unsigned long index,
-			gfn_t start, gfn_t end, enum gtdp_yield yield, bool *flush)
+			gfn_t start, gfn_t end, enum gtdp_yield yield)
 {
 	struct gtdp_pin_dir *dir;
 	unsigned long *ent, old;
@@ -350,7 +414,7 @@ static long drop_in_dir(struct kvm_gtdp *gtdp, struct kvm *kvm, unsigned long in
 		}
 		spin_unlock(&gtdp->pin_lock);
 		nr += ent_free(old);
-		make_way(kvm, yield, flush);
+		make_way(kvm, yield);
 	}
 	return nr;
 }
@@ -360,12 +424,11 @@ static long drop_in_dir(struct kvm_gtdp *gtdp, struct kvm *kvm, unsigned long in
  * add its own afterwards; callers that must not let that happen hold mmu_lock
  * for write, or have made sure that there is none.
  *
- * No page is freed with the TLB not yet flushed: while an MMU notifier runs, the
- * owner's page tables hold a reference of their own.  *@flush is what the caller
- * still has to flush, and is done before mmu_lock is dropped.
+ * A pin may be the last reference to its page: where leaves have been taken away, the
+ * TLBs are flushed by now.
  */
 void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t end,
-		   enum gtdp_yield yield, bool *flush)
+		   enum gtdp_yield yield)
 {
 	unsigned long index;
 	long nr = 0;
@@ -383,21 +446,44 @@ void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t en
 		if (dir && (xa_pointer_tag(dir) || hi - lo == DIR_GFNS)) {
 			xa_erase(&gtdp->pins, index);
 			spin_unlock(&gtdp->pin_lock);
-			nr += dir_free(kvm, dir, yield, flush);
+			nr += dir_free(kvm, dir, yield);
 			continue;
 		}
 		spin_unlock(&gtdp->pin_lock);
-		nr += drop_in_dir(gtdp, kvm, index, lo, hi, yield, flush);
+		nr += drop_in_dir(gtdp, kvm, index, lo, hi, yield);
 	}
 
 	account(gtdp, kvm, -nr);
+}
+
+/*
+ * Let the pins of [start, end) go while the VM runs.  A range that is being changed is
+ * mapped only because it is pinned: wait until that is over.
+ */
+int gtdp_pin_release(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t end)
+{
+	gfn_t lo = start, hi = end;
+
+	for (;;) {
+		read_lock(&kvm->mmu_lock);
+		gtdp_pin_extend(gtdp, &lo, &hi);
+		if (!gtdp_in_progress(kvm, lo, hi))
+			break;
+		read_unlock(&kvm->mmu_lock);
+		if (signal_pending(current))
+			return -EINTR;
+		usleep_range(100, 500);
+	}
+	gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_NONE);
+	read_unlock(&kvm->mmu_lock);
+	cond_resched();
+	return 0;
 }
 
 /* Let all pins go, and the records.  Nobody builds any more. */
 void gtdp_pin_drop_all(struct kvm_gtdp *gtdp, struct kvm *kvm)
 {
 	unsigned long index;
-	bool flush = false;
 	long nr = 0;
 	void *dir;
 
@@ -405,7 +491,7 @@ void gtdp_pin_drop_all(struct kvm_gtdp *gtdp, struct kvm *kvm)
 		spin_lock(&gtdp->pin_lock);
 		dir = xa_erase(&gtdp->pins, index);
 		spin_unlock(&gtdp->pin_lock);
-		nr += dir_free(kvm, dir, GTDP_YIELD_SLEEP, &flush);
+		nr += dir_free(kvm, dir, GTDP_YIELD_SLEEP);
 	}
 
 	account(gtdp, kvm, -nr);

@@ -31,6 +31,8 @@
 #define KVM_GTDP_FEAT_NX_HUGE	(1ULL << 4)	/* NX huge page mitigation on */
 #define KVM_GTDP_FEAT_FORCE	(1ULL << 5)	/* kvm.gtdp=force */
 #define KVM_GTDP_FEAT_NESTED_APICV (1ULL << 6)	/* nested guests get it too */
+#define KVM_GTDP_FEAT_EVENTS	(1ULL << 7)	/* read() and poll() on a handle */
+#define KVM_GTDP_FEAT_SPLIT	(1ULL << 8)	/* KVM_GTDP_SPLIT and _COLLAPSE */
 
 /* KVM_GTDP_GET_INFO, on the device.  Facts of this host. */
 struct kvm_gtdp_info {
@@ -94,20 +96,32 @@ struct kvm_gtdp_slots {
 #define KVM_GTDP_BUILD_PRESENT	(1U << 1)	/* never fault memory in */
 
 /*
- * KVM_GTDP_BUILD and KVM_GTDP_RELEASE, on a handle.
+ * KVM_GTDP_BUILD, _RELEASE, _SPLIT and _COLLAPSE, on a handle.
  *
  * gpa and size are multiples of 4 KiB.  They advance past what has been done,
  * on success and on error, so that the same call can be repeated to go on.
+ * Disjoint ranges can be worked on by several callers in parallel.
  *
  * BUILD maps [gpa, gpa + size) writable at the largest leaf that the backing,
  * the slot's alignment and max_level (0: no limit) allow, and pins the memory.
  * The range must be covered by memory slots; read-only slots are skipped.
- * Memory is faulted in as if its owner had written to it, unless PRESENT.
- * Disjoint ranges can be built by several callers in parallel.
+ * Memory is faulted in as if its owner had written to it, unless PRESENT.  A
+ * leaf that is there already and larger than max_level stays: see SPLIT.
  *
  * RELEASE lets the pins of [gpa, gpa + size) go.  Leaves stay until somebody
- * else takes them away; the range is no longer counted as built.  Flags and
- * max_level must be zero.
+ * else takes them away; the range is no longer counted as built.  A huge page
+ * is pinned, and let go, as a whole.  Flags and max_level must be zero.
+ *
+ * SPLIT replaces every leaf that overlaps the range and is larger than max_level
+ * (0: 4K) by a table of smaller ones, so that dirty logging can be switched on
+ * later with nothing left to split.  Nothing is unmapped and no pin changes.
+ * Flags must be zero.
+ *
+ * COLLAPSE is the reverse: tables that lie in the range as a whole, are mapped
+ * without a gap and writable, and whose memory is contiguous there and in the
+ * owner's page tables, become one leaf of up to max_level (0: no limit).  What
+ * cannot be collapsed (dirty logging, write tracking, NX huge pages) stays as it
+ * is, and is no error.  Nothing is unmapped.  Flags must be zero.
  *
  * EINVAL	gpa or size unaligned or size zero, gpa + size overflows or
  *		exceeds the guest-physical address space, bad flag or level
@@ -134,8 +148,8 @@ struct kvm_gtdp_range {
 #define KVM_GTDP_HOLE_SLOT	1	/* memory slot deleted or moved */
 #define KVM_GTDP_HOLE_DIRTY_LOG	2	/* dirty logging switched on or off */
 #define KVM_GTDP_HOLE_NX_HUGE	3	/* NX huge page mitigation */
-#define KVM_GTDP_HOLE_REQUEST	4	/* unmapped by request */
-#define KVM_GTDP_HOLE_OTHER	5
+#define KVM_GTDP_HOLE_REQUEST	4	/* unmapped by request of the VMM */
+#define KVM_GTDP_HOLE_OTHER	5	/* all roots dropped, memory type changed */
 #define KVM_GTDP_HOLE_REASONS	8
 
 #define KVM_GTDP_MAX_NODES	64
@@ -158,7 +172,37 @@ struct kvm_gtdp_stats {
 	__u64 auto_errors;		/* of these, how many fell short */
 	__s64 auto_last_error;		/* negative errno of the last such, or 0 */
 	__u64 table_pages[KVM_GTDP_MAX_NODES]; /* of the built mapping, by node */
-	__u64 reserved[8];
+	__u64 split_leaves;		/* large leaves split, by SPLIT and for dirty logging */
+	__u64 collapsed_leaves;		/* tables made into one leaf, likewise */
+	__u64 kept_bytes;		/* spared by a pin when the owner's mapping was touched */
+	__u64 dropped_events;		/* nobody read them in time */
+	__u64 reserved[4];
+};
+
+/* kvm_gtdp_event.type */
+#define KVM_GTDP_EVENT_HOLE		1	/* a built range lost leaves */
+#define KVM_GTDP_EVENT_SLOT_ADDED	2	/* created, or where a moved one is now */
+#define KVM_GTDP_EVENT_SLOT_REMOVED	3	/* deleted, or where a moved one was */
+#define KVM_GTDP_EVENT_SLOT_FLAGS	4	/* read-only or dirty logging changed */
+#define KVM_GTDP_EVENT_DROPPED		5	/* events are missing here: see STATS, GET_SLOTS */
+
+/*
+ * What read() on a handle returns: as many whole events as fit, oldest first.
+ * Holes of one reason that touch are merged for as long as nobody has read them.
+ * At most KVM_GTDP_MAX_EVENTS wait; what comes then is replaced by one DROPPED.
+ *
+ * read() waits for the first event; with O_NONBLOCK it is EAGAIN.  EINVAL if the
+ * buffer has no room for one event.  Once the VM or its owner has gone and all
+ * events have been read it returns 0.
+ */
+#define KVM_GTDP_MAX_EVENTS	256
+
+struct kvm_gtdp_event {
+	__u32 type;		/* KVM_GTDP_EVENT_* */
+	__u32 reason;		/* HOLE: KVM_GTDP_HOLE_*; slots: KVM_GTDP_SLOT_* flags now */
+	__u64 gpa;
+	__u64 size;		/* HOLE: what was unmapped lies in [gpa, gpa + size) */
+	__u64 bytes;		/* HOLE: how many bytes of built memory were unmapped */
 };
 
 /* On /dev/kvm-gtdp. */
@@ -166,13 +210,16 @@ struct kvm_gtdp_stats {
 #define KVM_GTDP_ATTACH		_IOW(KVM_GTDP_IOC, 0x01, struct kvm_gtdp_attach)
 
 /*
- * On a handle.  poll() reports EPOLLHUP once the VM or its owner has gone; all
- * calls are ESRCH from then on.  Closing the handle lets all pins go; the guest
- * goes on with what is mapped, and on demand.
+ * On a handle.  poll() reports EPOLLIN while there are events to read, and
+ * EPOLLHUP once the VM or its owner has gone; all calls are ESRCH from then on.
+ * Closing the handle lets all pins go; the guest goes on with what is mapped, and
+ * on demand.
  */
 #define KVM_GTDP_GET_SLOTS	_IOWR(KVM_GTDP_IOC, 0x10, struct kvm_gtdp_slots)
 #define KVM_GTDP_BUILD		_IOWR(KVM_GTDP_IOC, 0x11, struct kvm_gtdp_range)
 #define KVM_GTDP_RELEASE	_IOWR(KVM_GTDP_IOC, 0x12, struct kvm_gtdp_range)
 #define KVM_GTDP_STATS		_IOR(KVM_GTDP_IOC, 0x13, struct kvm_gtdp_stats)
+#define KVM_GTDP_SPLIT		_IOWR(KVM_GTDP_IOC, 0x14, struct kvm_gtdp_range)
+#define KVM_GTDP_COLLAPSE	_IOWR(KVM_GTDP_IOC, 0x15, struct kvm_gtdp_range)
 
 #endif /* _UAPI_LINUX_KVM_GTDP_H */
