@@ -17,6 +17,7 @@
 #include <linux/hugetlb.h>
 #include <linux/mm.h>
 #include <linux/page_ref.h>
+#include <linux/pagemap.h>
 #include <linux/sched/coredump.h>
 #include <linux/shmem_fs.h>
 #include <linux/userfaultfd_k.h>
@@ -378,11 +379,32 @@ static int pin_slow(struct gtdp_build *b, unsigned long hva, int nr, struct page
 	return r && r != -EFAULT ? r : fault_reason(mm, hva);
 }
 
+/* Memory of a file that is there, mapped by its owner or not. */
+static bool is_cached(struct vm_area_struct *vma, unsigned long hva)
+{
+	struct folio *folio;
+
+	folio = filemap_get_folio(vma->vm_file->f_mapping, linear_page_index(vma, hva));
+	if (IS_ERR_OR_NULL(folio))
+		return false;
+	folio_put(folio);
+	return true;
+}
+
+/* Shared memory whose owner may fault it in without further ado. */
+static bool may_fault_in(struct vm_area_struct *vma)
+{
+	return (vma->vm_flags & (VM_SHARED | VM_WRITE)) == (VM_SHARED | VM_WRITE) &&
+	       !(vma->vm_flags & (VM_IO | VM_PFNMAP)) && vma->vm_file && !userfaultfd_armed(vma);
+}
+
 /*
  * Fill the owner's page tables at @hva, where one fault does that for many pages or
  * for a huge one, so that the walk finds them.  That is how memory looks which the
  * owner has mapped but somebody else has populated.  A read of a shared file maps
- * what is around it, too; of private memory it would map the zero page.
+ * what is around it, too; of private memory it would map the zero page.  A PRESENT
+ * build does so where the file has the page: that allocates nothing, and waits for
+ * nobody.
  *
  * Returns 1 if it is worth another walk, 0 if not, or an error.
  */
@@ -393,17 +415,13 @@ static int fault_in(struct gtdp_build *b, unsigned long hva)
 	bool unlocked = false;
 	int r;
 
-	if (b->present)
-		return 0;
-
 	r = mmap_read_lock_killable(mm);
 	if (r)
 		return r;
 
 	vma = vma_lookup(mm, hva);
 	/* A wait for userfaultfd must be interruptible, which this is not. */
-	if (vma && vma->vm_flags & VM_SHARED && vma->vm_flags & VM_WRITE &&
-	    !(vma->vm_flags & (VM_IO | VM_PFNMAP)) && !userfaultfd_armed(vma))
+	if (vma && may_fault_in(vma) && (!b->present || is_cached(vma, hva)))
 		r = fixup_user_fault(mm, hva,
 				     is_vm_hugetlb_page(vma) ? FAULT_FLAG_WRITE : 0,
 				     &unlocked) ?: 1;
@@ -446,62 +464,83 @@ int gtdp_pin_pages(struct gtdp_build *b, unsigned long hva, int nr)
 	return nr;
 }
 
-/*
- * How many pages from @hva on a PRESENT build passes over: up to the end of what the
- * owner's page tables do not map.  0 if there is no memory that could be mapped.
- */
-unsigned long gtdp_absent(struct mm_struct *mm, unsigned long hva)
+/* How many pages there are from @hva to the next that the file has. */
+static unsigned long absent_in_file(struct vm_area_struct *vma, unsigned long hva)
 {
-	struct vm_area_struct *vma;
-	unsigned long size = 0, n = 1;
+	unsigned long size = vma_kernel_pagesize(vma);
+	unsigned long first = linear_page_index(vma, hva);
+	unsigned long step = linear_page_index(vma, hva + size) - first;
+	unsigned long index = first + step;
+
+	if (!xa_find(&vma->vm_file->f_mapping->i_pages, &index, ULONG_MAX, XA_PRESENT))
+		return ULONG_MAX;
+	return (index - first) / step * (size >> PAGE_SHIFT);
+}
+
+/* How many pages there are from @hva to the next that the page tables could map. */
+static unsigned long absent_in_tables(struct mm_struct *mm, unsigned long hva)
+{
+	unsigned long size, n = 1;
 	pte_t *ptep;
 	pgd_t pgd;
 	p4d_t p4d;
 	pud_t pud;
 	pmd_t pmd;
 
-	mmap_read_lock(mm);
-	vma = vma_lookup(mm, hva);
-	if (!vma)
-		goto out;
-	size = vma_kernel_pagesize(vma);
-
-	/* Tables under mmap_lock go by RCU only. */
+	/* With mmap_lock held, tables go by RCU only. */
 	rcu_read_lock();
+	size = PGDIR_SIZE;
 	pgd = READ_ONCE(*pgd_offset(mm, hva));
-	if (pgd_none(pgd)) {
-		size = PGDIR_SIZE;
-		goto found;
-	}
+	if (pgd_none(pgd))
+		goto none;
+	size = P4D_SIZE;
 	p4d = READ_ONCE(*p4d_offset(&pgd, hva));
-	if (p4d_none(p4d)) {
-		size = P4D_SIZE;
-		goto found;
-	}
+	if (p4d_none(p4d))
+		goto none;
+	size = PUD_SIZE;
 	pud = READ_ONCE(*pud_offset(&p4d, hva));
-	if (pud_none(pud)) {
-		size = PUD_SIZE;
-		goto found;
-	}
+	if (pud_none(pud))
+		goto none;
+	size = PMD_SIZE;
 	if (!pud_present(pud) || pud_leaf(pud))
-		goto found;
+		goto none;
 	pmd = READ_ONCE(*pmd_offset(&pud, hva));
-	if (pmd_none(pmd))
-		size = max(size, PMD_SIZE);
-	if (pmd_none(pmd) || !pmd_present(pmd) || pmd_leaf(pmd) || is_vm_hugetlb_page(vma))
-		goto found;
+	if (pmd_none(pmd) || !pmd_present(pmd) || pmd_leaf(pmd))
+		goto none;
 
 	ptep = pte_offset_kernel(&pmd, hva);
 	while ((hva + n * PAGE_SIZE) & ~PMD_MASK && pte_none(ptep_get(ptep + n)))
 		n++;
-found:
 	rcu_read_unlock();
-	if (size > PAGE_SIZE)
-		n = (ALIGN(hva + 1, size) - hva) >> PAGE_SHIFT;
-	n = min(n, (vma->vm_end - hva) >> PAGE_SHIFT);
-out:
+	return n;
+none:
+	rcu_read_unlock();
+	return (ALIGN(hva + 1, size) - hva) >> PAGE_SHIFT;
+}
+
+/*
+ * How many pages from @hva on a PRESENT build passes over, as there is nothing that it
+ * could map.  0 if there is no VMA.
+ */
+unsigned long gtdp_absent(struct mm_struct *mm, unsigned long hva)
+{
+	struct vm_area_struct *vma;
+	unsigned long n = 0, size;
+
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, hva);
+	if (vma) {
+		size = vma_kernel_pagesize(vma);
+		if (may_fault_in(vma))
+			n = absent_in_file(vma, ALIGN_DOWN(hva, size));
+		else
+			n = absent_in_tables(mm, hva);
+		if (size > PAGE_SIZE)
+			n = max(n, size >> PAGE_SHIFT) - ((hva & (size - 1)) >> PAGE_SHIFT);
+		n = min(n, (vma->vm_end - hva) >> PAGE_SHIFT);
+	}
 	mmap_read_unlock(mm);
-	return size ? n : 0;
+	return n;
 }
 
 /* Is this the first page of a huge page of at least @level? */

@@ -4,7 +4,8 @@
  *
  * An MMU notifier announces a change before it is made, and many announced changes
  * are not made to a page that is pinned: migration, compaction, KSM and the
- * copy-on-write of a fork see the pin only after the announcement, and give up.  So
+ * copy-on-write of a fork see the pin only after the announcement, and give up, and so
+ * does the reclaim of shared memory, which leaves the page in its file.  So
  * what is pinned stays mapped while the change is made: a pinned page is nobody
  * else's, whatever happens to the owner's page tables.  When the change is over,
  * but before anybody may map the range anew, the owner's page tables tell what has
@@ -73,8 +74,9 @@ void __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range)
 		take(kvm, gtdp, range, first, range->end);
 }
 
-/* An entry of the owner's page tables, of any level. */
+/* An entry of the owner's page tables, of any level, and the page that was there. */
 struct host_entry {
+	struct page *page;
 	u64 val;
 	unsigned long pfn;
 	bool present;
@@ -82,18 +84,49 @@ struct host_entry {
 	bool protnone;
 };
 
+/*
+ * Is it shared memory that the owner will find writable at @hva when it faults, and, if
+ * the page is asked for, will it be the same?  Whoever changes VMAs holds mmap_lock for
+ * write.
+ */
+static bool shared_same(struct mm_struct *mm, unsigned long hva, struct page *page)
+{
+	struct vm_area_struct *vma;
+	struct folio *folio;
+	bool same;
+
+	if (!mmap_read_trylock(mm))
+		return false;
+
+	vma = vma_lookup(mm, hva);
+	same = vma && (vma->vm_flags & (VM_SHARED | VM_WRITE)) == (VM_SHARED | VM_WRITE) &&
+	       !userfaultfd_armed(vma);
+	if (same && page) {
+		folio = page_folio(page);
+		same = vma->vm_file && !is_vm_hugetlb_page(vma) && !PageHWPoison(page) &&
+		       READ_ONCE(folio->mapping) == vma->vm_file->f_mapping &&
+		       folio->index + folio_page_idx(folio, page) == linear_page_index(vma, hva);
+	}
+
+	mmap_read_unlock(mm);
+	return same;
+}
+
 /* Does the entry map @pfn so that the owner can write to it, if only after a fault? */
 static bool entry_same(struct mm_struct *mm, unsigned long hva, struct host_entry e,
 		       unsigned long pfn)
 {
-	struct vm_area_struct *vma;
-	bool same, hinted = e.protnone;
+	bool hinted = e.protnone;
 	swp_entry_t swp;
+
+	/* Reclaim unmaps a page before it sees that there is no point in it. */
+	if (!e.val)
+		return current->flags & PF_MEMALLOC && shared_same(mm, hva, e.page);
 
 	if (!e.present) {
 		/* Under migration, which the pin will make fail? */
 		swp = pte_to_swp_entry(__pte(e.val));
-		if (!e.val || !is_migration_entry(swp))
+		if (!is_migration_entry(swp))
 			return false;
 		e.pfn = swp_offset_pfn(swp);
 		e.writable = is_writable_migration_entry(swp);
@@ -101,21 +134,9 @@ static bool entry_same(struct mm_struct *mm, unsigned long hva, struct host_entr
 	}
 	if (e.pfn != pfn)
 		return false;
-	if (!hinted)
-		return e.writable;
 
-	/*
-	 * NUMA balancing wants to see who uses the page, or did before a migration:
-	 * shared memory can be written to if the VMA says so.  Whoever changes VMAs
-	 * holds mmap_lock for write.
-	 */
-	if (!mmap_read_trylock(mm))
-		return false;
-	vma = vma_lookup(mm, hva);
-	same = vma && (vma->vm_flags & (VM_SHARED | VM_WRITE)) == (VM_SHARED | VM_WRITE) &&
-	       !userfaultfd_armed(vma);
-	mmap_read_unlock(mm);
-	return same;
+	/* NUMA balancing wants to see who uses the page, or did before a migration. */
+	return hinted ? shared_same(mm, hva, NULL) : e.writable;
 }
 
 /*
@@ -131,7 +152,7 @@ static unsigned long still_mapped(struct mm_struct *mm, unsigned long hva, struc
 				  unsigned long nr)
 {
 	unsigned long pfn = page_to_pfn(page), size, flags, n = 0;
-	struct host_entry e = {};
+	struct host_entry e = { .page = page };
 	pgd_t *pgdp;
 	p4d_t *p4dp;
 	pud_t pud;
@@ -160,8 +181,6 @@ static unsigned long still_mapped(struct mm_struct *mm, unsigned long hva, struc
 	}
 
 	pmd = READ_ONCE(*pmd_offset(&pud, hva));
-	if (pmd_none(pmd))
-		goto out;
 	if (!pmd_present(pmd) || pmd_leaf(pmd)) {
 		size = PMD_SIZE;
 		e.val = pmd_val(pmd);
@@ -177,6 +196,7 @@ static unsigned long still_mapped(struct mm_struct *mm, unsigned long hva, struc
 		if (n && !(hva & ~PMD_MASK))
 			break;
 		pte = ptep_get(ptep);
+		e.page = page + n;
 		e.val = pte_val(pte);
 		e.pfn = pte_pfn(pte);
 		e.present = pte_present(pte);
@@ -189,6 +209,10 @@ static unsigned long still_mapped(struct mm_struct *mm, unsigned long hva, struc
 leaf:
 	if (entry_same(mm, hva, e, pfn - ((hva & (size - 1)) >> PAGE_SHIFT)))
 		n = min(nr, (ALIGN(hva + 1, size) - hva) >> PAGE_SHIFT);
+	/* What was asked is about this folio only. */
+	if (n && !e.val)
+		n = min_t(unsigned long, n, folio_nr_pages(page_folio(page)) -
+					    folio_page_idx(page_folio(page), page));
 out:
 	local_irq_restore(flags);
 	return n;
