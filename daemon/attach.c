@@ -19,9 +19,29 @@ static int on_vmm_gone(sd_event_source *s, int fd, uint32_t revents, void *userd
         return vm_release(vm, NULL);
 }
 
+static int on_handle(sd_event_source *s, int fd, uint32_t revents, void *userdata) {
+        VM *vm = userdata;
+        int r = 0;
+
+        /* What has happened before the end counts as well, for whoever looks at the log. */
+        if (revents & EPOLLIN)
+                r = vm_events_read(vm);
+        if ((revents & (EPOLLHUP | EPOLLERR)) || r == -ESRCH)
+                return on_vmm_gone(s, fd, revents, vm);
+        if (r < 0) {
+                log_warning_errno(
+                                r,
+                                "VM %s: the kernel's events cannot be read, so its holes are counted and not healed",
+                                vm->name);
+                return sd_event_source_set_io_events(s, 0);
+        }
+        return 0;
+}
+
 /* What the attach is about, before any object of ours is touched. */
 typedef struct Attach {
         int handle;
+        bool auto_slots, events;
         PolicyOutput policy;
         bool always;        /* by this call, or else by the reservation */
         uint64_t bytes;     /* all slots that can be built */
@@ -60,9 +80,8 @@ static int open_handle(Manager *m, int vm_fd, bool auto_slots, int *ret, sd_bus_
         }
 }
 
-static int check_device(Manager *m, sd_bus_error *error) {
-        struct kvm_gtdp_info info;
-        int r = handle_get_info(m->options.device, &info);
+static int check_device(Manager *m, struct kvm_gtdp_info *ret, sd_bus_error *error) {
+        int r = handle_get_info(m->options.device, ret);
 
         if (r == -ENOENT)
                 return sd_bus_error_setf(
@@ -107,10 +126,10 @@ static void decide(Manager *m, const VM *joined, const VMOptions *o, Attach *a) 
 /* Opens the handle and decides.  Without the device only "never" goes on, and has no handle. */
 static int prepare(Manager *m, const VM *joined, int vm_fd, const VMOptions *o, Attach *a,
                    sd_bus_error *error) {
-        bool auto_slots = o->auto_slots;
+        struct kvm_gtdp_info info;
         int r;
 
-        r = check_device(m, error);
+        r = check_device(m, &info, error);
         if (r < 0) {
                 decide(m, joined, o, a);
                 if (a->policy.n_reasons > 0 && !streq(a->policy.reasons[0].word, "no-device")) {
@@ -120,7 +139,9 @@ static int prepare(Manager *m, const VM *joined, int vm_fd, const VMOptions *o, 
                 return r;
         }
 
-        r = open_handle(m, vm_fd, auto_slots, &a->handle, error);
+        a->events = info.features & KVM_GTDP_FEAT_EVENTS;
+        a->auto_slots = o->auto_slots;
+        r = open_handle(m, vm_fd, a->auto_slots, &a->handle, error);
         if (r < 0)
                 return r;
         r = slots_measure(a->handle, &a->bytes, &a->page_size);
@@ -137,19 +158,29 @@ static int prepare(Manager *m, const VM *joined, int vm_fd, const VMOptions *o, 
                                          "asked to build, and it cannot be: %s", a->policy.reasons[0].text);
 
         /* Whether later slots are built is said at the attach, and for the decision we needed one. */
-        if (!a->policy.build && auto_slots) {
+        if (!a->policy.build && a->auto_slots) {
+                a->auto_slots = false;
                 a->handle = safe_close(a->handle);
                 return open_handle(m, vm_fd, false, &a->handle, error);
         }
         return 0;
 }
 
-static int watch(VM *vm) {
+static int watch(VM *vm, bool events) {
         int r;
 
+        if (vm->handle >= 0 && events) {
+                r = healer_new(vm, &vm->healer);
+                if (r < 0)
+                        return r;
+        } else if (vm->handle >= 0)
+                log_info("VM %s: the kernel's modules are older than this tdpd and tell no events: holes are "
+                         "counted and not healed, and memory that is added is charged at the next build",
+                         vm->name);
         if (vm->handle >= 0) {
                 /* EPOLLHUP needs no asking for. */
-                r = sd_event_add_io(vm->manager->event, &vm->handle_source, vm->handle, 0, on_vmm_gone, vm);
+                r = sd_event_add_io(vm->manager->event, &vm->handle_source, vm->handle, events ? EPOLLIN : 0,
+                                    on_handle, vm);
                 if (r < 0)
                         return r;
         }
@@ -159,6 +190,8 @@ static int watch(VM *vm) {
 static void unwatch(VM *vm) {
         vm->handle_source = sd_event_source_disable_unref(vm->handle_source);
         vm->pidfd_source = sd_event_source_disable_unref(vm->pidfd_source);
+        vm->healer = healer_free(vm->healer);
+        vm_events_done(vm);
         vm->handle = safe_close(vm->handle);
         vm->pidfd = safe_close(vm->pidfd);
         vm->pid = 0;
@@ -170,7 +203,7 @@ static int start_job(VM *vm, uid_t uid, const VMOptions *o, Job **ret, sd_bus_er
         int r;
 
         if (vm->policy.build)
-                return vm_start_build(vm, uid, JOB_ATTACH, o->max_level, ret, error);
+                return vm_start_build(vm, uid, JOB_ATTACH, o->max_level, NULL, ret, error);
 
         r = job_new(vm, uid, JOB_ATTACH, ret, error);
         if (r < 0)
@@ -206,8 +239,9 @@ int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_tak
         vm->handle = TAKE_FD(a.handle);
         vm->pidfd = TAKE_FD(pidfd);
         vm->pid = pid;
+        vm->auto_slots = a.auto_slots;
 
-        r = watch(vm);
+        r = watch(vm, a.events);
         if (r >= 0)
                 r = start_job(vm, uid, o, &j, error);
         if (r < 0)

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 
 #include "bus-error.h"
-#include "handle.h"
+#include "clock.h"
 
 /* One call for each: long enough to be cheap, short enough for progress that moves and threads that share.
  */
@@ -16,26 +16,40 @@
 #define AGAIN_TRIES 1000U
 #define AGAIN_USEC  2000U
 
-typedef struct Piece {
-        uint64_t gpa;
-        uint64_t size;
-} Piece;
+/* Where the owner has no memory at all, heal goes on behind it. */
+#define SKIP_BYTES MIB(2)
+
+/* Nobody waits for what is done in the background: it pauses as long as it works, so that a guest's vCPUs
+ * find KVM's lock free half of the time at least. */
+#define PAUSE_MAX_USEC UINT64_C(20000)
 
 struct Build {
         Worker *worker;
         int handle;
+        HandleOp op;
         uint32_t max_level;
         uint64_t total;
-        Piece *pieces;
+        Span *pieces;
         size_t n_pieces;
+        SpanSet covers;
         worker_done_t done;
         void *userdata;
+};
+
+static const struct {
+        const char *verb, *noun;
+        bool polite;
+} ops[_HANDLE_OP_MAX] = {
+        [HANDLE_BUILD] = { "build", "build", false },         [HANDLE_HEAL] = { "heal", "healing", true },
+        [HANDLE_RELEASE] = { "release", "release", true },    [HANDLE_SPLIT] = { "split", "split", true },
+        [HANDLE_COLLAPSE] = { "collapse", "collapse", true },
 };
 
 Build *build_free(Build *b) {
         if (!b)
                 return NULL;
         worker_free(b->worker);
+        spanset_done(&b->covers);
         free(b->pieces);
         free(b);
         return NULL;
@@ -49,24 +63,40 @@ uint64_t build_total(const Build *b) {
         return b->total;
 }
 
-static int build_step(Worker *w, size_t lane, size_t index, void *userdata) {
-        Build *b = userdata;
-        Piece *p = &b->pieces[index]; /* ours alone; advances, so that an error can tell where it was */
+HandleOp build_op(const Build *b) {
+        return b->op;
+}
+
+const SpanSet *build_covers(const Build *b) {
+        return &b->covers;
+}
+
+static void pass_over(Worker *w, Span *p, uint64_t bytes) {
+        bytes = MIN_OF(bytes, p->size);
+        p->gpa += bytes;
+        p->size -= bytes;
+        worker_add_progress(w, bytes);
+}
+
+int build_piece(Worker *w, int handle, HandleOp op, Span *p, uint32_t max_level) {
         unsigned again = 0;
 
         while (p->size > 0) {
-                uint64_t before = p->size;
+                uint64_t before = p->size, start = clock_usec();
                 int r;
 
                 if (worker_is_canceled(w))
                         return -EINTR;
-                r = handle_build(b->handle, &p->gpa, &p->size, b->max_level);
+                r = handle_range(handle, op, &p->gpa, &p->size, max_level);
                 worker_add_progress(w, before - p->size);
                 if (p->size < before)
                         again = 0;
 
                 switch (r) {
                 case 0:
+                        if (ops[op].polite) /* a cancel ends it */
+                                usleep((useconds_t) MIN_OF(clock_usec() - start, PAUSE_MAX_USEC));
+                        continue;
                 case -EINTR:
                         continue;
                 case -EAGAIN:
@@ -77,8 +107,13 @@ static int build_step(Worker *w, size_t lane, size_t index, void *userdata) {
                 case -ENOENT:
                         /* The slot has gone since we listed it.  If it comes back, the kernel builds it when
                          * it is committed. */
-                        worker_add_progress(w, p->size);
+                        pass_over(w, p, p->size);
                         return 0;
+                case -EFAULT:
+                        if (op != HANDLE_HEAL)
+                                return r;
+                        pass_over(w, p, SKIP_BYTES - p->gpa % SKIP_BYTES);
+                        continue;
                 default:
                         return r;
                 }
@@ -86,50 +121,59 @@ static int build_step(Worker *w, size_t lane, size_t index, void *userdata) {
         return 0;
 }
 
+/* A piece is its thread's alone; it advances, so that an error can tell where it was. */
+static int build_step(Worker *w, size_t lane, size_t index, void *userdata) {
+        Build *b = userdata;
+
+        return build_piece(w, b->handle, b->op, &b->pieces[index], b->max_level);
+}
+
 static void build_done(Worker *w, int result, void *userdata) {
         Build *b = userdata;
 
+        for (size_t i = 0; i < b->n_pieces; i++)
+                if (b->pieces[i].size > 0)
+                        (void) spanset_remove(&b->covers, b->pieces[i]);
         b->done(w, result, b->userdata);
 }
 
 /* Cuts at multiples of the piece's size, so that no large leaf is cut into two. */
-static int cut(Build *b, const struct kvm_gtdp_slot *slots, size_t n_slots) {
-        size_t n = 0;
+static int cut_span(Build *b, Span s, uint64_t page_size) {
+        uint64_t unit = MAX_OF(PIECE_BYTES, page_size), end = span_end(s);
+        int r = 0;
 
-        for (size_t pass = 0; pass < 2; pass++) {
-                n = 0;
-                for (size_t i = 0; i < n_slots; i++) {
-                        uint64_t unit = MAX_OF(PIECE_BYTES, slots[i].page_size), gpa = slots[i].gpa,
-                                 end = gpa + slots[i].size;
+        for (uint64_t gpa = s.gpa; gpa < end && r >= 0;) {
+                uint64_t next = MIN_OF(end, gpa - gpa % unit + unit);
 
-                        if (slots[i].flags & KVM_GTDP_SLOT_READONLY)
-                                continue;
-                        while (gpa < end) {
-                                uint64_t next = MIN_OF(end, gpa - gpa % unit + unit);
-
-                                if (pass == 1)
-                                        b->pieces[n] = (Piece){ .gpa = gpa, .size = next - gpa };
-                                n++;
-                                gpa = next;
-                        }
-                        if (pass == 1)
-                                b->total += slots[i].size;
-                }
-                if (pass == 0) {
-                        b->pieces = calloc(n + 1, sizeof(Piece));
-                        if (!b->pieces)
-                                return -ENOMEM;
-                }
+                r = spans_append(&b->pieces, &b->n_pieces, span_between(gpa, next));
+                gpa = next;
         }
-        b->n_pieces = n;
-        return 0;
+        b->total += s.size;
+        return r < 0 ? r : spanset_add(&b->covers, s);
 }
 
-int build_start(sd_event *event, int handle, uint32_t max_level, const IdSet *cpus, unsigned max_threads,
-                worker_done_t done, void *userdata, Build **ret) {
+static int cut(Build *b, const struct kvm_gtdp_slot *slots, size_t n_slots, const SpanSet *within) {
+        int r = 0;
+
+        for (size_t i = 0; i < n_slots && r >= 0; i++) {
+                Span slot = { .gpa = slots[i].gpa, .size = slots[i].size };
+
+                if (slots[i].flags & KVM_GTDP_SLOT_READONLY)
+                        continue;
+                if (!within)
+                        r = cut_span(b, slot, slots[i].page_size);
+                for (size_t k = 0; within && k < within->n && r >= 0; k++)
+                        if (span_overlaps(within->spans[k], slot))
+                                r = cut_span(b, span_intersect(within->spans[k], slot), slots[i].page_size);
+        }
+        return r;
+}
+
+int build_start(sd_event *event, int handle, const BuildRequest *request, worker_done_t done, void *userdata,
+                Build **ret) {
         _cleanup_(build_freep) Build *b = NULL;
         _cleanup_free_ struct kvm_gtdp_slot *slots = NULL;
-        WorkerLane lane = { .cpus = *cpus };
+        WorkerLane lane = { .cpus = request->cpus, .n_threads = 1 };
         size_t n_slots;
         int r;
 
@@ -137,19 +181,22 @@ int build_start(sd_event *event, int handle, uint32_t max_level, const IdSet *cp
         if (!b)
                 return -ENOMEM;
         b->handle = handle;
-        b->max_level = max_level;
+        b->op = request->op;
+        b->max_level = request->max_level;
         b->done = done;
         b->userdata = userdata;
 
         r = handle_get_slots(handle, &slots, &n_slots);
         if (r < 0)
                 return r;
-        r = cut(b, slots, n_slots);
+        r = cut(b, slots, n_slots, request->within);
         if (r < 0)
                 return r;
 
         lane.n_pieces = b->n_pieces;
-        lane.n_threads = (unsigned) MIN_OF(MAX_OF(idset_count(cpus), 1U), max_threads);
+        if (!ops[b->op].polite)
+                lane.n_threads =
+                                (unsigned) MIN_OF(MAX_OF(idset_count(&lane.cpus), 1U), request->max_threads);
         lane.n_threads = (unsigned) MIN_OF(MAX_OF(b->n_pieces, 1U), lane.n_threads);
         r = worker_start(event, &lane, 1, build_step, build_done, b, &b->worker);
         if (r < 0)
@@ -194,9 +241,10 @@ int build_set_error(Build *b, int result, sd_bus_error *error) {
         }
 
         if (piece >= b->n_pieces)
-                return sd_bus_error_setf(error, name, "the build stopped: %s", why);
+                return sd_bus_error_setf(error, name, "the %s stopped: %s", ops[b->op].noun, why);
         return sd_bus_error_setf(error, name,
-                                 "asked to build %" PRIu64 " bytes, stopped after %" PRIu64
+                                 "asked to %s %" PRIu64 " bytes, stopped after %" PRIu64
                                  " at guest-physical address 0x%" PRIx64 ": %s",
-                                 b->total, worker_progress(b->worker), b->pieces[piece].gpa, why);
+                                 ops[b->op].verb, b->total, worker_progress(b->worker), b->pieces[piece].gpa,
+                                 why);
 }

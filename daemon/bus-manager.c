@@ -17,7 +17,8 @@
 #include "vm.h"
 
 static const char *const features[] = {
-        "reserve", "attach-fd", "attach-pid", "build", "explain", "hugetlb", "memfd", NULL,
+        "reserve",  "attach-fd", "attach-pid", "build", "heal", "split",
+        "collapse", "explain",   "hugetlb",    "memfd", NULL,
 };
 
 static int method_reserve(sd_bus_message *message, void *userdata, sd_bus_error *error) {

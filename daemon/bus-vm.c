@@ -6,6 +6,7 @@
 #include "auth.h"
 #include "bus-error.h"
 #include "bus-job.h"
+#include "bus-vm-range.h"
 #include "bus-vm-stats.h"
 #include "log.h"
 #include "vm.h"
@@ -75,19 +76,28 @@ static int method_build(sd_bus_message *message, void *userdata, sd_bus_error *e
                                 error, TDP_ERROR_BUSY,
                                 "VM \"%s\" is %s: it can be built when it is attached, built or healing",
                                 vm->name, vm_state_to_string(vm->state));
-        if (vm->handle < 0)
-                return sd_bus_error_setf(
-                                error, TDP_ERROR_UNSUPPORTED,
-                                "VM \"%s\" was attached without %s: load the modules of tdpd-kvm-modules, "
-                                "release the VM and attach it again",
-                                vm->name, vm->manager->options.device);
+        r = vm_check_build(vm, JOB_BUILD, error);
+        if (r < 0)
+                return r;
 
-        r = vm_start_build(vm, caller.uid, JOB_BUILD, options.max_level, &j, error);
+        r = vm_start_build(vm, caller.uid, JOB_BUILD, options.max_level, NULL, &j, error);
         if (r < 0)
                 return r;
         vm_event(vm, VM_EVENT_BUILD_START);
         bus_job_added(j);
         return sd_bus_reply_method_return(message, "o", j->path);
+}
+
+static int method_heal(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+        return bus_vm_start_range_job(userdata, message, JOB_HEAL, error);
+}
+
+static int method_split(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+        return bus_vm_start_range_job(userdata, message, JOB_SPLIT, error);
+}
+
+static int method_collapse(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+        return bus_vm_start_range_job(userdata, message, JOB_COLLAPSE, error);
 }
 
 int bus_vm_release(VM *vm, sd_bus_message *message, sd_bus_error *error) {
@@ -219,6 +229,23 @@ void bus_vm_removed(VM *vm) {
               "VMRemoved");
 }
 
+void bus_vm_holes_changed(VM *vm, const uint64_t *lost, uint64_t healed) {
+        sd_bus *bus = vm->manager->bus;
+
+        check(bus_vm_emit_holes(vm, lost, healed), "HolesChanged");
+        check(sd_bus_emit_properties_changed(bus, vm->path, "org.tdpd1.VM", "Holes", "HoleReasons", NULL),
+              "PropertiesChanged");
+}
+
+void bus_vm_slots_changed(VM *vm) {
+        sd_bus *bus = vm->manager->bus;
+
+        check(sd_bus_emit_signal(bus, vm->path, "org.tdpd1.VM", "SlotsChanged", "t", vm->bytes),
+              "SlotsChanged");
+        check(sd_bus_emit_properties_changed(bus, vm->path, "org.tdpd1.VM", "Bytes", "Slots", NULL),
+              "PropertiesChanged");
+}
+
 void bus_vm_changed(VM *vm, const char *property) {
         check(sd_bus_emit_properties_changed(vm->manager->bus, vm->path, "org.tdpd1.VM", property, NULL),
               "PropertiesChanged");
@@ -226,6 +253,8 @@ void bus_vm_changed(VM *vm, const char *property) {
 
 #define CONST   SD_BUS_VTABLE_PROPERTY_CONST
 #define CHANGES SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE
+/* What it is now is for those to read who want to know: some of it costs a walk over the page tables. */
+#define STALE SD_BUS_VTABLE_PROPERTY_EMITS_INVALIDATION
 
 static const sd_bus_vtable vtable[] = {
         SD_BUS_VTABLE_START(0),
@@ -233,12 +262,18 @@ static const sd_bus_vtable vtable[] = {
                                 method_get_memory, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Build", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("o", job),
                                 method_build, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Heal", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("o", job), method_heal,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Split", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("o", job),
+                                method_split, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Collapse", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("o", job),
+                                method_collapse, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD("Release", "", "", method_release, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_PROPERTY("Name", "s", NULL, offsetof(VM, name), CONST),
         SD_BUS_PROPERTY("State", "s", get_state, 0, CHANGES),
         SD_BUS_PROPERTY("Pid", "u", NULL, offsetof(VM, pid), 0),
         SD_BUS_PROPERTY("Uid", "u", NULL, offsetof(VM, uid), CONST),
-        SD_BUS_PROPERTY("Bytes", "t", get_size, 0, 0),
+        SD_BUS_PROPERTY("Bytes", "t", get_size, 0, STALE),
         SD_BUS_PROPERTY("PageSize", "t", get_size, 0, 0),
         SD_BUS_PROPERTY("Nodes", "s", get_nodes, 0, CONST),
         SD_BUS_PROPERTY("Decision", "s", get_decision, 0, 0),
@@ -249,14 +284,26 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("Leaves1G", "t", bus_vm_get_counter, 0, 0),
         SD_BUS_PROPERTY("Leaves2M", "t", bus_vm_get_counter, 0, 0),
         SD_BUS_PROPERTY("Leaves4K", "t", bus_vm_get_counter, 0, 0),
-        SD_BUS_PROPERTY("Holes", "t", bus_vm_get_counter, 0, 0),
-        SD_BUS_PROPERTY("HoleReasons", "a{st}", bus_vm_get_hole_reasons, 0, 0),
+        SD_BUS_PROPERTY("Slots", "a(ttas)", bus_vm_get_slots, 0, STALE),
+        SD_BUS_PROPERTY("Holes", "t", bus_vm_get_counter, 0, STALE),
+        SD_BUS_PROPERTY("HoleReasons", "a{st}", bus_vm_get_hole_reasons, 0, STALE),
+        SD_BUS_PROPERTY("Heals", "t", bus_vm_get_heals, 0, 0),
+        SD_BUS_PROPERTY("HealedBytes", "t", bus_vm_get_heals, 0, 0),
+        SD_BUS_PROPERTY("HealsPutOff", "t", bus_vm_get_heals, 0, 0),
+        SD_BUS_PROPERTY("KeptBytes", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("SplitLeaves", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("CollapsedLeaves", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("AutoBuilds", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("AutoErrors", "t", bus_vm_get_counter, 0, 0),
+        SD_BUS_PROPERTY("DroppedEvents", "t", bus_vm_get_counter, 0, 0),
         SD_BUS_PROPERTY("FaultsSinceBuild", "t", bus_vm_get_counter, 0, 0),
         SD_BUS_PROPERTY("FaultsOther", "t", bus_vm_get_counter, 0, 0),
         SD_BUS_PROPERTY("TablePages", "a{ut}", bus_vm_get_table_pages, 0, 0),
         SD_BUS_PROPERTY("PopulateUSec", "t", NULL, offsetof(VM, populate_usec), 0),
         SD_BUS_PROPERTY("BuildUSec", "t", bus_vm_get_counter, 0, 0),
         SD_BUS_PROPERTY("Generation", "t", NULL, offsetof(VM, generation), 0),
+        SD_BUS_SIGNAL_WITH_ARGS("HolesChanged", SD_BUS_ARGS("a{st}", lost, "t", healed, "t", holes), 0),
+        SD_BUS_SIGNAL_WITH_ARGS("SlotsChanged", SD_BUS_ARGS("t", bytes), 0),
         SD_BUS_VTABLE_END,
 };
 

@@ -101,6 +101,12 @@ static const ConfigItem items[] = {
           "Jobs of one user at the same time." },
         { "Workers", "Threads", parse_number, ITEM(threads), "16", 1, 1024,
           "Threads of a job on each node, never more than the node has CPUs." },
+        { "Healing", "HealDelayMSec", parse_number, ITEM(heal.delay_msec), "1000", 10, 60000,
+          "Parts of a built mapping that got lost are built again after so many milliseconds." },
+        { "Healing", "HealIntervalSec", parse_number, ITEM(heal.interval_sec), "5", 1, 86400,
+          "That is done for each VM once in so many seconds." },
+        { "Healing", "HealBurst", parse_number, ITEM(heal.burst), "10", 0, 1000,
+          "So often at once, after a time without. 0: nothing is built again by itself." },
         { "Access", "Group", parse_string, ITEM(group), "tdp", 0, 0,
           "Members of this group may reserve and attach VMs, and release their own." },
 };

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "account.h"
+#include "heal.h"
 #include "policy.h"
 
 #define CONFIG_PATH_DEFAULT "/etc/tdpd/tdpd.conf"
@@ -14,6 +15,7 @@ typedef struct Config {
         uint64_t min_saving_usec;
         AccountLimits limits;
         uint64_t threads; /* for each job and node */
+        HealLimits heal;
         char *group;
 } Config;
 

@@ -12,7 +12,7 @@ static const char *const hole_reasons[KVM_GTDP_HOLE_REASONS] = {
 };
 
 static const char *const feature_names[] = {
-        "ad-bits", "pml", "nested", "apicv", "nx-huge-pages", "force", "nested-apicv",
+        "ad-bits", "pml", "nested", "apicv", "nx-huge-pages", "force", "nested-apicv", "events", "split",
 };
 
 /* The device is opened for each use: a descriptor that is kept would pin the modules. */
@@ -78,7 +78,16 @@ int handle_attach(const char *device, int vm_fd, bool auto_slots) {
         if (fd < 0)
                 return fd;
         handle = ioctl(fd, KVM_GTDP_ATTACH, &attach);
-        return handle < 0 ? -errno : handle;
+        if (handle < 0)
+                return -errno;
+        /* The event loop reads events, and must not wait for them. */
+        if (fcntl(handle, F_SETFL, fcntl(handle, F_GETFL) | O_NONBLOCK) < 0) {
+                int r = -errno;
+
+                safe_close(handle);
+                return r;
+        }
+        return handle;
 }
 
 int handle_get_slots(int handle, struct kvm_gtdp_slot **ret, size_t *ret_n) {
@@ -115,13 +124,40 @@ int handle_get_stats(int handle, struct kvm_gtdp_stats *ret) {
         return 0;
 }
 
-int handle_build(int handle, uint64_t *gpa, uint64_t *size, uint32_t max_level) {
-        struct kvm_gtdp_range range = { .gpa = *gpa, .size = *size, .max_level = max_level };
-        int r = ioctl(handle, KVM_GTDP_BUILD, &range) < 0 ? -errno : 0;
+static const struct {
+        unsigned long request;
+        uint32_t flags;
+} ops[_HANDLE_OP_MAX] = {
+        [HANDLE_BUILD] = { KVM_GTDP_BUILD, 0 },
+        [HANDLE_HEAL] = { KVM_GTDP_BUILD, KVM_GTDP_BUILD_PRESENT },
+        [HANDLE_RELEASE] = { KVM_GTDP_RELEASE, 0 },
+        [HANDLE_SPLIT] = { KVM_GTDP_SPLIT, 0 },
+        [HANDLE_COLLAPSE] = { KVM_GTDP_COLLAPSE, 0 },
+};
+
+int handle_range(int handle, HandleOp op, uint64_t *gpa, uint64_t *size, uint32_t max_level) {
+        struct kvm_gtdp_range range = {
+                .gpa = *gpa,
+                .size = *size,
+                .flags = ops[op].flags,
+                .max_level = max_level,
+        };
+        int r = ioctl(handle, ops[op].request, &range) < 0 ? -errno : 0;
 
         *gpa = range.gpa;
         *size = range.size;
         return r;
+}
+
+ssize_t handle_read_events(int handle, struct kvm_gtdp_event *ret, size_t n) {
+        ssize_t k = read(handle, ret, n * sizeof(*ret));
+
+        if (k < 0)
+                /* A file without a read() says EINVAL. */
+                return errno == EAGAIN || errno == EINTR ? 0 : errno == EINVAL ? -ENOTTY : -errno;
+        if (k == 0)
+                return -ESRCH;
+        return k / (ssize_t) sizeof(*ret);
 }
 
 const char *handle_hole_reason_to_string(unsigned reason) {

@@ -4,6 +4,7 @@
 /* The kernel's object: the only file that talks to /dev/kvm-gtdp and the handles that come from it. */
 
 #include <linux/kvm_gtdp.h>
+#include <sys/types.h>
 
 #include "macro.h"
 
@@ -19,7 +20,21 @@ int handle_features(uint64_t features, const char ***ret);
 int handle_attach(const char *device, int vm_fd, bool auto_slots);
 int handle_get_slots(int handle, struct kvm_gtdp_slot **ret, size_t *ret_n);
 int handle_get_stats(int handle, struct kvm_gtdp_stats *ret);
-/* One call: gpa and size advance past what has been built, on errors too. */
-int handle_build(int handle, uint64_t *gpa, uint64_t *size, uint32_t max_level);
+
+typedef enum HandleOp {
+        HANDLE_BUILD,
+        HANDLE_HEAL, /* a build of what is there, which never faults memory in */
+        HANDLE_RELEASE,
+        HANDLE_SPLIT,
+        HANDLE_COLLAPSE,
+        _HANDLE_OP_MAX,
+} HandleOp;
+
+/* One call: gpa and size advance past what has been done, on errors too. */
+int handle_range(int handle, HandleOp op, uint64_t *gpa, uint64_t *size, uint32_t max_level);
+
+/* What has happened since the last call, at most n: 0 if that is nothing.  -ESRCH once the VM has gone, and
+ * -ENOTTY if the kernel has no events. */
+ssize_t handle_read_events(int handle, struct kvm_gtdp_event *ret, size_t n);
 
 const char *handle_hole_reason_to_string(unsigned reason); /* NULL if there is none of this number */

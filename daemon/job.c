@@ -14,14 +14,13 @@
 #define PROGRESS_USEC (UINT64_C(100) * 1000)
 
 static const char *const type_table[_JOB_TYPE_MAX] = {
-        [JOB_RESERVE] = "reserve",
-        [JOB_ATTACH] = "attach",
-        [JOB_BUILD] = "build",
+        [JOB_RESERVE] = "reserve", [JOB_ATTACH] = "attach", [JOB_BUILD] = "build",
+        [JOB_HEAL] = "heal",       [JOB_SPLIT] = "split",   [JOB_COLLAPSE] = "collapse",
 };
 
 static const char *const phase_table[_JOB_PHASE_MAX] = {
-        [JOB_PHASE_POPULATE] = "populate",
-        [JOB_PHASE_BUILD] = "build",
+        [JOB_PHASE_POPULATE] = "populate", [JOB_PHASE_BUILD] = "build",       [JOB_PHASE_HEAL] = "heal",
+        [JOB_PHASE_SPLIT] = "split",       [JOB_PHASE_COLLAPSE] = "collapse",
 };
 
 const char *job_type_to_string(JobType t) {

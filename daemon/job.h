@@ -11,12 +11,18 @@ typedef enum JobType {
         JOB_RESERVE,
         JOB_ATTACH,
         JOB_BUILD,
+        JOB_HEAL,
+        JOB_SPLIT,
+        JOB_COLLAPSE,
         _JOB_TYPE_MAX,
 } JobType;
 
 typedef enum JobPhase {
         JOB_PHASE_POPULATE,
         JOB_PHASE_BUILD,
+        JOB_PHASE_HEAL,
+        JOB_PHASE_SPLIT,
+        JOB_PHASE_COLLAPSE,
         _JOB_PHASE_MAX,
 } JobPhase;
 

@@ -78,6 +78,18 @@ static int set_auto_slots(VMOptions *o, Value v, sd_bus_error *error) {
         return 0;
 }
 
+static int set_gpa(VMOptions *o, Value v, sd_bus_error *error) {
+        o->gpa = v.t;
+        o->has_gpa = true;
+        return 0;
+}
+
+static int set_size(VMOptions *o, Value v, sd_bus_error *error) {
+        o->size = v.t;
+        o->has_size = true;
+        return 0;
+}
+
 static const struct {
         const char *key;
         char type;
@@ -92,8 +104,10 @@ static const struct {
         { "decision", 's', OPTION_RESERVE | OPTION_EXPLAIN | OPTION_ATTACH | OPTION_BUILD, set_decision },
         { "vcpus", 'u', OPTION_RESERVE | OPTION_EXPLAIN | OPTION_ATTACH | OPTION_BUILD, set_vcpus },
         /* Explain answers for an Attach as well. */
-        { "max-level", 'u', OPTION_ATTACH | OPTION_BUILD | OPTION_EXPLAIN, set_max_level },
+        { "max-level", 'u', OPTION_ATTACH | OPTION_BUILD | OPTION_EXPLAIN | OPTION_SPLIT, set_max_level },
         { "auto-slots", 'b', OPTION_ATTACH | OPTION_EXPLAIN, set_auto_slots },
+        { "gpa", 't', OPTION_HEAL | OPTION_SPLIT, set_gpa },
+        { "size", 't', OPTION_HEAL | OPTION_SPLIT, set_size },
 };
 
 static int refuse_key(const char *key, OptionUse use, sd_bus_error *error) {
@@ -173,4 +187,26 @@ int options_read(sd_bus_message *m, OptionUse use, VMOptions *ret, sd_bus_error 
 
         *ret = o;
         return 0;
+}
+
+int options_get_span(const VMOptions *o, Span *ret, sd_bus_error *error) {
+        if (!o->has_gpa && !o->has_size)
+                return 0;
+        if (!o->has_gpa || !o->has_size)
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_INVALID,
+                                "%s is missing: a range has gpa and size, and all of the VM has neither",
+                                o->has_gpa ? "size" : "gpa");
+        if (o->gpa % 4096 != 0 || o->size % 4096 != 0 || o->size == 0)
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_INVALID,
+                                "range 0x%" PRIx64 "+0x%" PRIx64
+                                " is not of whole pages: gpa and size must be multiples of 4096, and size more than 0",
+                                o->gpa, o->size);
+        if (o->size > UINT64_MAX - o->gpa)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "range 0x%" PRIx64 "+0x%" PRIx64 " ends beyond 64 bits", o->gpa,
+                                         o->size);
+        *ret = (Span){ .gpa = o->gpa, .size = o->size };
+        return 1;
 }

@@ -5,12 +5,15 @@
 
 #include "placement.h"
 #include "policy.h"
+#include "span.h"
 
 typedef enum OptionUse {
         OPTION_RESERVE = 1 << 0,
         OPTION_ATTACH = 1 << 1,
         OPTION_BUILD = 1 << 2,
         OPTION_EXPLAIN = 1 << 3,
+        OPTION_HEAL = 1 << 4,
+        OPTION_SPLIT = 1 << 5, /* and collapse */
 } OptionUse;
 
 typedef struct VMOptions {
@@ -25,7 +28,11 @@ typedef struct VMOptions {
         uint32_t vcpus;
         uint32_t max_level;
         bool auto_slots;
+        bool has_gpa, has_size;
+        uint64_t gpa, size;
 } VMOptions;
 
 /* InvalidArgument for unknown keys, wrong types and values out of range. */
 int options_read(sd_bus_message *m, OptionUse use, VMOptions *ret, sd_bus_error *error);
+/* gpa and size, checked: > 0 if they are there, 0 if neither is. */
+int options_get_span(const VMOptions *o, Span *ret, sd_bus_error *error);

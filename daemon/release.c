@@ -34,7 +34,7 @@ static void on_reaped(Worker *w, int result, void *userdata) {
 void vm_release_continue(VM *vm) {
         WorkerLane lane = { .n_threads = 1 };
 
-        if (vm->reaper)
+        if (vm->reaper || (vm->healer && healer_is_stopping(vm->healer)))
                 return;
 
         /* The pins go before the pages that they hold. */
@@ -77,6 +77,6 @@ int vm_release(VM *vm, sd_bus_message *message) {
         if (vm->job && job_worker(vm->job) && !vm->job->failed)
                 job_cancel(vm->job);
         else
-                vm_release_continue(vm);
+                vm_release_continue(vm); /* or when the thread that heals has ended */
         return 0;
 }

@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <time.h>
 
 #include "bus-error.h"
 #include "bus-vm.h"
+#include "clock.h"
 #include "log.h"
 #include "name.h"
 #include "slots.h"
@@ -73,7 +73,9 @@ VM *vm_free(VM *vm) {
                 return NULL;
 
         job_free(vm->job);
+        healer_free(vm->healer);
         worker_free(vm->reaper);
+        vm_events_done(vm);
         sd_event_source_disable_unref(vm->handle_source);
         sd_event_source_disable_unref(vm->pidfd_source);
         safe_close(vm->handle);
@@ -83,6 +85,8 @@ VM *vm_free(VM *vm) {
         for (size_t i = 0; i < vm->n_waiting; i++)
                 sd_bus_message_unref(vm->waiting[i]);
         free(vm->waiting);
+        spanset_done(&vm->built);
+        spanset_done(&vm->let_go);
         if (vm->manager)
                 HASH_DEL(vm->manager->vms, vm);
         charge_return(&vm->charge);
@@ -125,15 +129,8 @@ void vm_event(VM *vm, VMEvent e) {
         bus_vm_changed(vm, "State");
 }
 
-static uint64_t now_usec(void) {
-        struct timespec ts;
-
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return (uint64_t) ts.tv_sec * 1000000 + (uint64_t) ts.tv_nsec / 1000;
-}
-
 const struct kvm_gtdp_stats *vm_stats(VM *vm) {
-        uint64_t start = now_usec();
+        uint64_t start = clock_usec();
 
         if (vm->handle < 0)
                 return NULL;
@@ -148,7 +145,7 @@ const struct kvm_gtdp_stats *vm_stats(VM *vm) {
         if (!vm->memory)
                 (void) slots_measure(vm->handle, &vm->bytes, &vm->page_size);
         vm->has_stats = true;
-        vm->stats_usec = now_usec();
+        vm->stats_usec = clock_usec();
         vm->stats_cost_usec = vm->stats_usec - start;
 
         /* The truth is in the page tables, and the state follows it. */

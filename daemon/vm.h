@@ -11,6 +11,9 @@
 #include "memory.h"
 #include "options.h"
 #include "policy.h"
+#include "span.h"
+#include "vm-events.h"
+#include "vm-heal.h"
 #include "vm-state.h"
 
 struct VM {
@@ -35,6 +38,16 @@ struct VM {
         sd_event_source *handle_source;
 
         Job *job;
+
+        /* What was asked for and has been built, what of it its user may not have pinned, and what both have
+         * cost when all was built. */
+        SpanSet built, let_go;
+        uint64_t built_charge, built_slots_bytes;
+        uint32_t built_level, heal_level; /* largest leaf of builds, and of what is healed after a split */
+        bool auto_slots;
+        uint64_t auto_errors; /* of the statistics, as last told */
+        Healer *healer;       /* NULL without a handle, and if the kernel has no events */
+        Events events;
 
         /* Whoever asked for the release is answered once pages and pins are back. */
         bool releasing;
@@ -80,8 +93,15 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
 /* attach.c: takes vm_fd and pidfd, whatever comes of it. */
 int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd, pid_t pid, int pidfd,
               const VMOptions *o, VM **ret, sd_bus_error *error);
-/* vm-build.c: makes a job, of the type that the caller says.  State and bus are the caller's to tell. */
-int vm_start_build(VM *vm, uid_t uid, JobType type, uint32_t max_level, Job **ret, sd_bus_error *error);
+/* vm-build.c: makes a job that builds, heals, splits or collapses, within a span or ("within" NULL) all
+ * slots. State and bus are the caller's to tell. */
+int vm_start_build(VM *vm, uid_t uid, JobType type, uint32_t max_level, const SpanSet *within, Job **ret,
+                   sd_bus_error *error);
+/* The VM can have such a job: it has a handle, and the kernel knows how. */
+int vm_check_build(VM *vm, JobType type, sd_bus_error *error);
+
+/* vm-slots.c: slots came ("added", or NULL), went, or changed their flags. */
+void vm_slots_update(VM *vm, const SpanSet *added);
 
 /* release.c: "message", if there is one, is replied to when all is back. */
 int vm_release(VM *vm, sd_bus_message *message);

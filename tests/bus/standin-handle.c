@@ -3,6 +3,11 @@
  * Stands in for daemon/handle.c, so that the daemon's side of attach and build runs on machines whose kernel
  * has no /dev/kvm-gtdp.  What the kernel would do is chosen with --device=standin:SCENARIO.  What a kernel
  * really does is tested on the emulated hosts.
+ *
+ * Scenario "dir:DIRECTORY" is told more by files in there, while it runs: events are read from the FIFO
+ * "events" as the kernel writes them; each call is logged in "calls"; while there is a "gone", holes cannot
+ * be healed, while there is a "block", calls other than builds do not return; "more" is a slot more,
+ * "logging" dirty logging of the last slot.
  */
 #include "handle.h"
 
@@ -22,11 +27,40 @@ static const struct kvm_gtdp_slot slots[] = {
 };
 
 static char scenario[128];
-static _Atomic uint64_t built;
+static _Atomic uint64_t built, holes;
 static int hold = -1; /* the other end of the handle: closing it is the VM's end */
 
 static bool scenario_is(const char *s) {
         return streq(scenario, s);
+}
+
+/* Of scenario "dir:". */
+static bool file_path(char path[static 192], const char *name) {
+        if (strncmp(scenario, "dir:", 4) != 0)
+                return false;
+        snprintf(path, 192, "%s/%s", scenario + 4, name);
+        return true;
+}
+
+static bool file_exists(const char *name) {
+        char path[192];
+
+        return file_path(path, name) && access(path, F_OK) == 0;
+}
+
+static void log_call(HandleOp op, uint64_t gpa, uint64_t size, uint32_t max_level) {
+        static const char *const names[] = { "build", "heal", "release", "split", "collapse" };
+        char path[192];
+        FILE *f;
+
+        if (!file_path(path, "calls"))
+                return;
+        f = fopen(path, "ae");
+        if (!f)
+                abort();
+        fprintf(f, "%s 0x%llx+0x%llx %u\n", names[op], (unsigned long long) gpa, (unsigned long long) size,
+                max_level);
+        fclose(f);
 }
 
 int handle_get_info(const char *device, struct kvm_gtdp_info *ret) {
@@ -37,7 +71,8 @@ int handle_get_info(const char *device, struct kvm_gtdp_info *ret) {
         *ret = (struct kvm_gtdp_info){
                 .abi_version = KVM_GTDP_ABI_VERSION,
                 .mode = scenario_is("shadow") ? KVM_GTDP_MODE_SHADOW : KVM_GTDP_MODE_NPT,
-                .features = KVM_GTDP_FEAT_AD_BITS | KVM_GTDP_FEAT_NESTED,
+                .features = KVM_GTDP_FEAT_AD_BITS | KVM_GTDP_FEAT_NESTED |
+                            (scenario_is("older") ? 0 : KVM_GTDP_FEAT_EVENTS | KVM_GTDP_FEAT_SPLIT),
                 .root_level = 4,
                 .max_leaf_level = 3,
         };
@@ -64,6 +99,7 @@ static void *vm_goes(void *arg) {
 }
 
 int handle_attach(const char *device, int vm_fd, bool auto_slots) {
+        char path[192];
         pthread_t thread;
         int fds[2];
 
@@ -71,27 +107,39 @@ int handle_attach(const char *device, int vm_fd, bool auto_slots) {
                 return -EBUSY;
         if (scenario_is("confidential"))
                 return -EOPNOTSUPP;
-        if (pipe2(fds, O_CLOEXEC) < 0)
+        built = holes = 0;
+        if (file_path(path, "events")) {
+                int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+                return fd < 0 ? -errno : fd;
+        }
+        if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
                 return -errno;
         if (hold >= 0)
                 close(hold);
         hold = fds[1];
-        built = 0;
         if (scenario_is("vm-goes") && pthread_create(&thread, NULL, vm_goes, NULL) == 0)
                 pthread_detach(thread);
         return fds[0];
 }
 
 int handle_get_slots(int handle, struct kvm_gtdp_slot **ret, size_t *ret_n) {
-        struct kvm_gtdp_slot *copy = calloc(ELEMENTSOF(slots), sizeof(*copy));
+        struct kvm_gtdp_slot *copy = calloc(ELEMENTSOF(slots) + 1, sizeof(*copy));
+        size_t n = ELEMENTSOF(slots);
 
         if (!copy)
                 return -ENOMEM;
         memcpy(copy, slots, sizeof(slots));
         if (scenario_is("grows") && built >= SLOTS_BYTES)
                 copy[2].size = MIB(512);
+        if (file_exists("logging"))
+                copy[2].flags = KVM_GTDP_SLOT_DIRTY_LOG;
+        if (file_exists("more"))
+                copy[n++] = (struct kvm_gtdp_slot){
+                        .gpa = GIB(8), .size = MIB(128), .id = 3, .page_size = KIB(4)
+                };
         *ret = copy;
-        *ret_n = ELEMENTSOF(slots);
+        *ret_n = n;
         return 0;
 }
 
@@ -100,10 +148,14 @@ int handle_get_stats(int handle, struct kvm_gtdp_stats *ret) {
 
         *ret = (struct kvm_gtdp_stats){
                 .built_bytes = built,
-                .mapped_bytes = built - (hole ? 4096 : 0),
-                .hole_bytes = hole ? 4096 : 0,
+                .mapped_bytes = built - (hole ? 4096 : holes),
+                .hole_bytes = hole ? 4096 : holes,
                 .pinned_bytes = built,
                 .build_ns = 5000,
+                .kept_bytes = 12288,
+                .split_leaves = 5,
+                .collapsed_leaves = 6,
+                .auto_builds = 8,
                 .faults = 3,
                 .faults_other = 7,
                 .leaves = { 0, 1, 2, 3 },
@@ -120,12 +172,29 @@ static int advance(uint64_t *gpa, uint64_t *size, uint64_t by) {
         return 0;
 }
 
-int handle_build(int handle, uint64_t *gpa, uint64_t *size, uint32_t max_level) {
+/* All but builds. */
+static int other_op(HandleOp op, uint64_t *gpa, uint64_t *size) {
+        if (file_exists("block") || scenario_is("others-never-end")) {
+                (void) poll(NULL, 0, 10000);
+                return -EINTR;
+        }
+        if (op == HANDLE_HEAL && !file_exists("gone"))
+                holes = 0;
+        usleep(1000);
+        *gpa += *size;
+        *size = 0;
+        return 0;
+}
+
+int handle_range(int handle, HandleOp op, uint64_t *gpa, uint64_t *size, uint32_t max_level) {
         uint64_t half = *size / 2;
 
         /* What tdpd must never ask for. */
         if (*size == 0 || *gpa % 4096 || (*gpa >= MIB(1023) && *gpa < MIB(1024)))
                 abort();
+        log_call(op, *gpa, *size, max_level);
+        if (op != HANDLE_BUILD)
+                return other_op(op, gpa, size);
 
         if (scenario_is("nothing-built")) {
                 *gpa += *size;
@@ -154,6 +223,19 @@ int handle_build(int handle, uint64_t *gpa, uint64_t *size, uint32_t max_level) 
         return advance(gpa, size, *size);
 }
 
+ssize_t handle_read_events(int handle, struct kvm_gtdp_event *ret, size_t n) {
+        ssize_t k = read(handle, ret, n * sizeof(*ret));
+
+        if (k <= 0)
+                return k == 0 ? -ESRCH : errno == EAGAIN ? 0 : -errno;
+        for (ssize_t i = 0; i < k / (ssize_t) sizeof(*ret); i++)
+                if (ret[i].type == KVM_GTDP_EVENT_HOLE && ret[i].reason != KVM_GTDP_HOLE_SLOT)
+                        holes += ret[i].bytes;
+        return k / (ssize_t) sizeof(*ret);
+}
+
 const char *handle_hole_reason_to_string(unsigned reason) {
-        return reason == KVM_GTDP_HOLE_SLOT ? "slot" : NULL;
+        static const char *const words[] = { "notifier", "slot", "dirty-log" };
+
+        return reason < ELEMENTSOF(words) ? words[reason] : NULL;
 }

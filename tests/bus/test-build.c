@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Attach and build as the daemon does them, with a stand-in for the kernel's side (standin-handle.c). */
-#include "fixture.h"
+#include "standin.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -9,97 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VM_PATH     "/org/tdpd1/vm/db"
-#define SLOTS_BYTES (768 * MIB)
-
-static Fixture *start_with(const char *scenario, const char *config) {
-        static char arg[160];
-
-        /* The variable is what fixture_start() runs. */
-        assert_non_null(getenv("TDPD_STANDIN"));
-        assert_int_equal(setenv("TDPD", getenv("TDPD_STANDIN"), 1), 0);
-        snprintf(arg, sizeof(arg), "--device=standin:%s", scenario);
-        return fixture_start(config, arg);
-}
-
-static Fixture *start(const char *scenario) {
-        return start_with(scenario, NULL);
-}
-
-/* The job of a call that must succeed. */
-static const char *attach(Fixture *f, pid_t pid, const char *decision) {
-        sd_bus_error error = SD_BUS_ERROR_NULL;
-        static char copy[64];
-        const char *vm, *job;
-        sd_bus_message *m;
-
-        m = manager_call(f, &error, "AttachPid", "sua{sv}", "db", (uint32_t) pid, 1, "decision", "s",
-                         decision);
-        if (!m)
-                fail_msg("AttachPid: %s: %s", error.name, error.message);
-        assert_true(sd_bus_message_read(m, "oo", &vm, &job) > 0);
-        assert_string_equal(vm, VM_PATH);
-        snprintf(copy, sizeof(copy), "%s", job);
-        sd_bus_message_unref(m);
-        return copy;
-}
-
-static const char *build(Fixture *f) {
-        sd_bus_error error = SD_BUS_ERROR_NULL;
-        static char copy[64];
-        const char *job;
-        sd_bus_message *m;
-
-        m = call(f->bus, &error, VM_PATH, "org.tdpd1.VM", "Build", "a{sv}", 0);
-        if (!m)
-                fail_msg("Build: %s: %s", error.name, error.message);
-        assert_true(sd_bus_message_read(m, "o", &job) > 0);
-        snprintf(copy, sizeof(copy), "%s", job);
-        sd_bus_message_unref(m);
-        return copy;
-}
-
-static void assert_state(Fixture *f, const char *expected) {
-        char *s = vm_state(f, VM_PATH);
-
-        assert_string_equal(s, expected);
-        free(s);
-}
-
-/* Statistics are not read anew if reading them took long just before. */
-static void wait_state(Fixture *f, const char *expected) {
-        for (uint64_t until = now_usec() + 5000000; now_usec() < until;) {
-                char *s = vm_state(f, VM_PATH);
-                bool same = strcmp(s, expected) == 0;
-
-                free(s);
-                if (same)
-                        return;
-                usleep(10000);
-        }
-        assert_state(f, expected);
-}
-
-static void assert_property(Fixture *f, const char *name, uint64_t expected) {
-        sd_bus_error error = SD_BUS_ERROR_NULL;
-        uint64_t v;
-
-        if (sd_bus_get_property_trivial(f->bus, "org.tdpd1", VM_PATH, "org.tdpd1.VM", name, &error, 't',
-                                        &v) < 0)
-                fail_msg("%s: %s", name, error.message);
-        if (v != expected)
-                fail_msg("%s is %llu instead of %llu", name, (unsigned long long) v,
-                         (unsigned long long) expected);
-}
-
-static void wait_no_vm(Fixture *f) {
-        for (uint64_t until = now_usec() + 2000000; count_vms(f) > 0 && now_usec() < until;)
-                usleep(10000);
-        assert_int_equal(count_vms(f), 0);
-}
-
 static void test_build(void **state) {
-        Fixture *f = start("good");
+        Fixture *f = standin_start("good");
         pid_t pid = spawn_vmm(1, 0);
         sd_bus_error error = SD_BUS_ERROR_NULL;
         sd_bus_message *m = NULL;
@@ -107,7 +18,7 @@ static void test_build(void **state) {
         uint64_t n;
         uint32_t node;
 
-        assert_string_equal(wait_job(f, attach(f, pid, "always"))->result, "done");
+        assert_string_equal(wait_job(f, standin_attach(f, pid, "always"))->result, "done");
         assert_state(f, "built");
         /* All but the read-only slot, each byte once. */
         assert_property(f, "Bytes", SLOTS_BYTES);
@@ -137,7 +48,7 @@ static void test_build(void **state) {
         sd_bus_message_unref(m);
 
         /* Once more, for the asking. */
-        assert_string_equal(wait_job(f, build(f))->result, "done");
+        assert_string_equal(wait_job(f, standin_build(f))->result, "done");
         assert_state(f, "built");
 
         reap(pid, SIGKILL);
@@ -146,25 +57,25 @@ static void test_build(void **state) {
 }
 
 static void test_errors_and_signals_on_the_way(void **state) {
-        Fixture *f = start("again");
+        Fixture *f = standin_start("again");
 
-        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "always"))->result, "done");
         assert_state(f, "built");
         assert_property(f, "BuiltBytes", SLOTS_BYTES);
         fixture_stop(f);
 }
 
 static void test_slot_vanishes(void **state) {
-        Fixture *f = start("slot-vanishes");
+        Fixture *f = standin_start("slot-vanishes");
 
-        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "always"))->result, "done");
         assert_property(f, "BuiltBytes", 512 * MIB);
         fixture_stop(f);
 }
 
 static void build_fails(const char *scenario, const char *error, const char *part) {
-        Fixture *f = start(scenario);
-        const JobEnd *end = wait_job(f, attach(f, spawn_vmm(1, 0), "always"));
+        Fixture *f = standin_start(scenario);
+        const JobEnd *end = wait_job(f, standin_attach(f, spawn_vmm(1, 0), "always"));
 
         assert_string_equal(end->result, "failed");
         assert_string_equal(end->error, error);
@@ -172,7 +83,7 @@ static void build_fails(const char *scenario, const char *error, const char *par
                 fail_msg("\"%s\" is not in \"%s\"", part, end->message);
         /* The VM is still attached, and can be tried again. */
         assert_state(f, "attached");
-        assert_string_equal(wait_job(f, build(f))->result, "failed");
+        assert_string_equal(wait_job(f, standin_build(f))->result, "failed");
         release(f, VM_PATH);
         assert_int_equal(count_vms(f), 0);
         fixture_stop(f);
@@ -207,28 +118,28 @@ static uint64_t cancel_once(Fixture *f, const char *job) {
 }
 
 static void test_cancel(void **state) {
-        Fixture *f = start("never-ends");
-        uint64_t usec = cancel_once(f, attach(f, spawn_vmm(1, 0), "always"));
+        Fixture *f = standin_start("never-ends");
+        uint64_t usec = cancel_once(f, standin_attach(f, spawn_vmm(1, 0), "always"));
 
         /* On a busy machine a thread may just not get to run. */
         for (unsigned i = 0; i < 4 && usec >= 100000; i++)
-                usec = cancel_once(f, build(f));
+                usec = cancel_once(f, standin_build(f));
         if (usec >= 100000)
                 fail_msg("a cancel takes %llu us", (unsigned long long) usec);
         fixture_stop(f);
 }
 
 static void test_release_while_building(void **state) {
-        Fixture *f = start("never-ends");
+        Fixture *f = standin_start("never-ends");
         pid_t pid = spawn_vmm(1, 0);
-        const char *job = attach(f, pid, "always");
+        const char *job = standin_attach(f, pid, "always");
 
         release(f, VM_PATH);
         assert_string_equal(wait_job(f, job)->result, "canceled");
         assert_int_equal(count_vms(f), 0);
 
         /* The VMM dies in the middle. */
-        job = attach(f, pid, "always");
+        job = standin_attach(f, pid, "always");
         reap(pid, SIGKILL);
         assert_string_equal(wait_job(f, job)->result, "canceled");
         wait_no_vm(f);
@@ -237,18 +148,18 @@ static void test_release_while_building(void **state) {
 
 /* SIGTERM ends the daemon in mid-build: fixture_stop() looks at its status. */
 static void test_stop_while_building(void **state) {
-        Fixture *f = start("never-ends");
+        Fixture *f = standin_start("never-ends");
 
-        (void) attach(f, spawn_vmm(1, 0), "always");
+        (void) standin_attach(f, spawn_vmm(1, 0), "always");
         fixture_stop(f);
 }
 
 static void test_vm_goes(void **state) {
-        Fixture *f = start("vm-goes");
+        Fixture *f = standin_start("vm-goes");
         pid_t pid = spawn_vmm(1, 0);
 
         /* Its VMM lives on. */
-        assert_string_equal(wait_job(f, attach(f, pid, "always"))->result, "done");
+        assert_string_equal(wait_job(f, standin_attach(f, pid, "always"))->result, "done");
         wait_no_vm(f);
         assert_int_equal(kill(pid, 0), 0);
         fixture_stop(f);
@@ -264,10 +175,10 @@ static void test_holes(void **state) {
         assert_true(fd >= 0);
         close(fd);
         snprintf(scenario, sizeof(scenario), "hole:%s", path);
-        f = start(scenario);
+        f = standin_start(scenario);
 
         /* A build that leaves holes is done, and not "built". */
-        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "always"))->result, "done");
         assert_state(f, "healing");
         assert_property(f, "Holes", 4096);
         assert_int_equal(unlink(path), 0);
@@ -276,7 +187,7 @@ static void test_holes(void **state) {
         assert_true(fd >= 0);
         close(fd);
         wait_state(f, "healing");
-        assert_string_equal(wait_job(f, build(f))->result, "done");
+        assert_string_equal(wait_job(f, standin_build(f))->result, "done");
         assert_state(f, "healing");
         unlink(path);
         fixture_stop(f);
@@ -284,9 +195,9 @@ static void test_holes(void **state) {
 
 /* Nothing is lost of what is not there, and it is not "built" for that. */
 static void test_nothing_built(void **state) {
-        Fixture *f = start("nothing-built");
+        Fixture *f = standin_start("nothing-built");
 
-        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "always"))->result, "done");
         for (unsigned i = 0; i < 3; i++) {
                 assert_state(f, "healing");
                 usleep(50000);
@@ -297,13 +208,13 @@ static void test_nothing_built(void **state) {
 
 /* The mapping of an earlier build is there after one that was canceled. */
 static void test_cancel_of_another_build(void **state) {
-        Fixture *f = start("second-never-ends");
+        Fixture *f = standin_start("second-never-ends");
         sd_bus_error error = SD_BUS_ERROR_NULL;
         const char *job;
 
-        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "always"))->result, "done");
         assert_state(f, "built");
-        job = build(f);
+        job = standin_build(f);
         assert_state(f, "building");
         sd_bus_message_unref(call(f->bus, &error, job, "org.tdpd1.Job", "Cancel", NULL));
         assert_false(sd_bus_error_is_set(&error));
@@ -318,8 +229,8 @@ static void test_limit_of_what_a_vmm_brings(void **state) {
         Fixture *f;
 
         require_root();
-        f = start_with("grows", "[Limits]\nMaxBytes=800M\n");
-        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        f = standin_start_with("grows", "[Limits]\nMaxBytes=800M\n");
+        assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "always"))->result, "done");
         assert_null(call(f->bus, &error, VM_PATH, "org.tdpd1.VM", "Build", "a{sv}", 0));
         assert_error_is(&error, ERR("LimitExceeded"), "asks for 268435456 more");
         assert_state(f, "built");
@@ -328,7 +239,7 @@ static void test_limit_of_what_a_vmm_brings(void **state) {
 
 /* "always" holds for the VM, whichever call has said it. */
 static void test_always_by_the_reservation(void **state) {
-        Fixture *f = start("shadow");
+        Fixture *f = standin_start("shadow");
         sd_bus_error error = SD_BUS_ERROR_NULL;
         const char *vm, *job;
         sd_bus_message *m;
@@ -349,7 +260,7 @@ static void test_always_by_the_reservation(void **state) {
 }
 
 static void attach_fails(const char *scenario, const char *decision, const char *error, const char *part) {
-        Fixture *f = start(scenario);
+        Fixture *f = standin_start(scenario);
 
         assert_call_fails(f, error, part, "AttachPid", "sua{sv}", "db", (uint32_t) spawn_vmm(1, 0), 1,
                           "decision", "s", decision);
@@ -366,10 +277,10 @@ static void test_refused_attaches(void **state) {
 
 static void test_skipped_builds(void **state) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
-        Fixture *f = start("shadow");
+        Fixture *f = standin_start("shadow");
         char *decision;
 
-        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "auto"))->result, "done");
+        assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "auto"))->result, "done");
         assert_state(f, "attached");
         assert_property(f, "BuiltBytes", 0);
         assert_true(sd_bus_get_property_string(f->bus, "org.tdpd1", VM_PATH, "org.tdpd1.VM", "Decision",
@@ -378,12 +289,12 @@ static void test_skipped_builds(void **state) {
         free(decision);
         fixture_stop(f);
 
-        f = start("good");
-        assert_string_equal(wait_job(f, attach(f, spawn_vmm(1, 0), "never"))->result, "done");
+        f = standin_start("good");
+        assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "never"))->result, "done");
         assert_state(f, "attached");
         assert_property(f, "BuiltBytes", 0);
         /* Asked for later, it is built all the same. */
-        assert_string_equal(wait_job(f, build(f))->result, "done");
+        assert_string_equal(wait_job(f, standin_build(f))->result, "done");
         assert_state(f, "built");
         fixture_stop(f);
 }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* What the kernel tells of a VM, and what of it the bus is told: once a second at most. */
+
+#include <linux/kvm_gtdp.h>
+
+#include "manager.h"
+
+typedef struct Events {
+        sd_event_source *timer;
+        uint64_t told_usec;
+        uint64_t lost[KVM_GTDP_HOLE_REASONS]; /* since it was last told */
+        uint64_t healed_told;                 /* of the healer's count */
+        bool slots_changed, dropped;
+        bool logged[KVM_GTDP_HOLE_REASONS]; /* the first one of each reason is in the log */
+        bool logged_drop;
+} Events;
+
+/* Reads all there is.  -ESRCH if the VM has gone; else an error means that no more will come. */
+int vm_events_read(VM *vm);
+/* There is something to tell: does it now or soon. */
+void vm_events_tell(VM *vm);
+void vm_events_done(VM *vm);

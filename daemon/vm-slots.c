@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The VMM adds and takes away memory: what of it is ours, and who pays. */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "format.h"
+#include "log.h"
+#include "slots.h"
+#include "vm-heal.h"
+#include "vm.h"
+
+/* What the VM costs its user, with all that has come and gone since the build. */
+static uint64_t charge_now(const VM *vm, const Slots *slots) {
+        uint64_t bytes = slots->bytes - MIN_OF(slots->bytes, spanset_bytes(&vm->let_go));
+
+        if (bytes >= vm->built_slots_bytes)
+                return vm->built_charge + (bytes - vm->built_slots_bytes);
+        /* Memory of ours is there whether the VMM uses it or not. */
+        if (vm->memory)
+                return vm->built_charge;
+        return vm->built_charge - MIN_OF(vm->built_charge, vm->built_slots_bytes - bytes);
+}
+
+/* The kernel has built it already, before its VMM went on.  What may not be pinned is let go again. */
+static void refuse(VM *vm, const SpanSet *added, const sd_bus_error *error) {
+        log_warning("VM %s: memory that was added, %s, is mapped and not pinned: %s", vm->name,
+                    format_bytes(spanset_bytes(added)), error->message);
+        for (size_t i = 0; i < added->n; i++) {
+                (void) spanset_add(&vm->let_go, added->spans[i]);
+                (void) spanset_remove(&vm->built, added->spans[i]);
+                healer_let_go(vm->healer, added->spans[i]);
+        }
+}
+
+/* The kernel built what was added, or tried to. */
+static void look_at_auto_builds(VM *vm, const SpanSet *added) {
+        const struct kvm_gtdp_stats *stats = &vm->stats;
+
+        vm->has_stats = false;
+        if (!vm_stats(vm) || stats->auto_errors == vm->auto_errors)
+                return;
+        log_warning_errno((int) stats->auto_last_error,
+                          "VM %s: memory that was added could not be built in full, healing tries again",
+                          vm->name);
+        vm->auto_errors = stats->auto_errors;
+        for (size_t i = 0; i < added->n; i++)
+                healer_hole(vm->healer, added->spans[i], KVM_GTDP_HOLE_OTHER);
+}
+
+void vm_slots_update(VM *vm, const SpanSet *added) {
+        _cleanup_(sd_bus_error_free) sd_bus_error error = SD_BUS_ERROR_NULL;
+        _cleanup_(slots_done) Slots slots = {};
+        bool more = added && added->n > 0 && vm->auto_slots;
+        int r;
+
+        r = slots_read(vm->handle, &slots);
+        for (size_t i = 0; more && i < added->n && r >= 0; i++) {
+                r = spanset_add(&vm->built, added->spans[i]);
+                if (r >= 0)
+                        r = spanset_remove(&vm->let_go, added->spans[i]);
+        }
+        if (r >= 0)
+                r = spanset_intersect(&vm->built, &slots.all);
+        if (r >= 0)
+                r = spanset_intersect(&vm->let_go, &slots.all);
+        if (r < 0) {
+                if (r != -ESRCH) /* it is about to go: the handle will say so */
+                        log_warning_errno(r, "VM %s: its slots cannot be read", vm->name);
+                return;
+        }
+        if (!vm->memory) {
+                vm->bytes = slots.bytes;
+                vm->page_size = slots.page_size;
+        }
+        if (vm->healer)
+                healer_set_logging(vm->healer, &slots.logging);
+
+        /* Without AUTO nothing is pinned before the next build, and that is when it is charged. */
+        if (!vm->auto_slots)
+                return;
+        r = charge_resize(&vm->charge, charge_now(vm, &slots), &error);
+        if (r < 0 && more)
+                refuse(vm, added, &error);
+        else if (more)
+                look_at_auto_builds(vm, added);
+}
