@@ -2,9 +2,11 @@
 
 /* The option table, and the parser that reads it. */
 
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "args.h"
@@ -19,6 +21,7 @@ enum kind {
         KIND_SIZE,
         KIND_UINT,
         KIND_LEVEL,
+        KIND_RANGE,
         KIND_JSON,
 };
 
@@ -70,6 +73,8 @@ static const struct opt_def defs[_OPT_MAX] = {
                           "Do not wait until the mapping is built" },
         [OPT_STATS_FILE] = { "stats-file", 0, false, KIND_STRING, FIELD(stats_file), "FILE",
                              "Write the VM's statistics there, as JSON, when QEMU has ended" },
+        [OPT_RANGE] = { "range", 0, false, KIND_RANGE, FIELD(range), "GPA+SIZE",
+                        "Guest-physical memory, like 4G+512M; default: all" },
 };
 
 static const char *const json_modes[] = {
@@ -115,6 +120,35 @@ static int parse_level(const char *text, uint32_t *ret) {
         return 0;
 }
 
+/* Addresses are often hexadecimal, sizes have suffixes: both may be either. */
+static int parse_address(const char *text, uint64_t *ret) {
+        char *end;
+
+        if (strncasecmp(text, "0x", 2) != 0)
+                return size_parse(text, ret);
+        if (!isxdigit((unsigned char) text[2]))
+                return -EINVAL;
+        errno = 0;
+        *ret = strtoull(text, &end, 16);
+        return *end != '\0' ? -EINVAL : -errno;
+}
+
+static int parse_range(const char *text, struct args_range *ret) {
+        const char *plus = strchr(text, '+');
+        _cleanup_free_ char *gpa = NULL;
+        int r;
+
+        if (!plus)
+                return -EINVAL;
+        gpa = strndup(text, plus - text);
+        if (!gpa)
+                return -ENOMEM;
+        r = parse_address(gpa, &ret->gpa);
+        if (r >= 0)
+                r = parse_address(plus + 1, &ret->size);
+        return r;
+}
+
 static int set_value(struct args *args, const struct opt_def *d, const char *text) {
         void *field = (char *) args + d->offset;
         uint64_t n;
@@ -155,6 +189,16 @@ static int set_value(struct args *args, const struct opt_def *d, const char *tex
                 if (r < 0)
                         return log_error(r, "--%s=%s is not a level. Give 4K, 2M, 1G, or 0 for no limit.",
                                          d->name, text);
+                return 0;
+
+        case KIND_RANGE:
+                r = parse_range(text, field);
+                if (r < 0)
+                        return log_error(
+                                        r,
+                                        "--%s=%s is not a range. Give an address and a size, like 4G+512M or "
+                                        "0x100000000+0x20000000.",
+                                        d->name, text);
                 return 0;
 
         case KIND_JSON:

@@ -34,6 +34,7 @@ enum opt {
         OPT_PID,
         OPT_NO_WAIT,
         OPT_STATS_FILE,
+        OPT_RANGE,
         _OPT_MAX,
 };
 
@@ -46,6 +47,9 @@ struct args {
 
         const char *name, *nodes, *numa_mode, *decision, *stats_file;
         uint64_t memory, page_size;
+        struct args_range {
+                uint64_t gpa, size;
+        } range;
         uint32_t vcpus, max_level, pid;
         bool no_auto_slots, no_wait;
 

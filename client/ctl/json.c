@@ -19,6 +19,7 @@ static const struct {
         const char *fields[FIELDS_MAX];
 } shapes[] = {
         { "Reasons", { "reason", "text" } },
+        { "Slots", { "gpa", "size", "flags" } },
         { "Pools", { "page_size", "total", "free", "reserved", "surplus", "leased" } },
 };
 

@@ -13,6 +13,11 @@ int request_options(const struct args *args, enum request request, struct tdp_op
         int r;
 
         r = tdp_options_new(&o);
+        if (r >= 0 && args_given(args, OPT_RANGE)) {
+                r = tdp_options_set_u64(o, "gpa", args->range.gpa);
+                if (r >= 0)
+                        r = tdp_options_set_u64(o, "size", args->range.size);
+        }
         if (r >= 0 && args_given(args, OPT_DECISION))
                 r = tdp_options_set_string(o, "decision", args->decision);
         if (r >= 0 && args_given(args, OPT_VCPUS))

@@ -18,24 +18,38 @@ static const char *get_string(const struct tdp_vm *vm, const char *key) {
         return tdp_value_get_string(tdp_value_find(tdp_vm_get_properties(vm), key)) ?: "";
 }
 
-static void print_mapping(const struct tdp_vm *vm) {
+void print_leaves(const struct tdp_vm *vm) {
         static const struct {
                 const char *key, *name;
         } leaves[] = { { "Leaves1G", "1G" }, { "Leaves2M", "2M" }, { "Leaves4K", "4K" } };
-        char a[SIZE_TEXT_MAX], b[SIZE_TEXT_MAX];
         const char *gap = "";
 
-        printf("    Mapped: %s of %s built\n", size_format(get(vm, "MappedBytes"), a),
-               size_format(get(vm, "BuiltBytes"), b));
-        printf("    Leaves: ");
         for (size_t i = 0; i < ELEMENTSOF(leaves); i++)
                 if (get(vm, leaves[i].key) > 0) {
                         printf("%s%llu of %s", gap, (unsigned long long) get(vm, leaves[i].key),
                                leaves[i].name);
                         gap = ", ";
                 }
-        printf("%s\n", gap[0] ? "" : "none");
+        if (!gap[0])
+                printf("none");
+}
+
+static void print_mapping(const struct tdp_vm *vm) {
+        char a[SIZE_TEXT_MAX], b[SIZE_TEXT_MAX];
+
+        printf("    Mapped: %s of %s built\n", size_format(get(vm, "MappedBytes"), a),
+               size_format(get(vm, "BuiltBytes"), b));
+        printf("    Leaves: ");
+        print_leaves(vm);
+        printf("\n");
+        if (get(vm, "SplitLeaves") > 0 || get(vm, "CollapsedLeaves") > 0)
+                printf("            %llu split and %llu made of smaller ones since the attach\n",
+                       (unsigned long long) get(vm, "SplitLeaves"),
+                       (unsigned long long) get(vm, "CollapsedLeaves"));
         printf("    Pinned: %s\n", size_format(get(vm, "PinnedBytes"), a));
+        if (get(vm, "KeptBytes") > 0)
+                printf("            %s kept mapped by that, while the VMM's own mapping changed\n",
+                       size_format(get(vm, "KeptBytes"), a));
 }
 
 static void print_holes(const struct tdp_vm *vm) {
@@ -47,6 +61,30 @@ static void print_holes(const struct tdp_vm *vm) {
                 if (tdp_value_get_uint(v) > 0)
                         printf("            %s lost to %s since the attach\n",
                                size_format(tdp_value_get_uint(v), buf), tdp_value_get_key(v));
+        if (get(vm, "Heals") == 0 && get(vm, "HealsPutOff") == 0)
+                return;
+        printf("    Healed: %s in %llu rounds; %llu times put off\n",
+               size_format(get(vm, "HealedBytes"), buf), (unsigned long long) get(vm, "Heals"),
+               (unsigned long long) get(vm, "HealsPutOff"));
+}
+
+static void print_slots(const struct tdp_vm *vm) {
+        const struct tdp_value *slot, *flag;
+        const char *head = "     Slots:";
+        char buf[SIZE_TEXT_MAX];
+
+        tdp_value_foreach (tdp_value_find(tdp_vm_get_properties(vm), "Slots"), slot) {
+                printf("%s 0x%llx+%s", head, (unsigned long long) tdp_value_get_uint(tdp_value_at(slot, 0)),
+                       size_format(tdp_value_get_uint(tdp_value_at(slot, 1)), buf));
+                tdp_value_foreach (tdp_value_at(slot, 2), flag)
+                        printf(" (%s)", tdp_value_get_string(flag));
+                printf("\n");
+                head = "           ";
+        }
+        if (get(vm, "AutoBuilds") > 0)
+                printf("            %llu built when the VMM added them, %llu of these not in full\n",
+                       (unsigned long long) get(vm, "AutoBuilds"),
+                       (unsigned long long) get(vm, "AutoErrors"));
 }
 
 static void print_people(const struct tdp_vm *vm) {
@@ -69,6 +107,7 @@ static void print_people(const struct tdp_vm *vm) {
                 printf("            %s: %s\n", tdp_value_get_string(tdp_value_at(v, 0)) ?: "",
                        tdp_value_get_string(tdp_value_at(v, 1)) ?: "");
 
+        print_slots(vm);
         print_mapping(vm);
         print_holes(vm);
         printf("    Faults: %llu in built memory since the build, %llu elsewhere (MMIO, ROM, not built)\n",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* attach, build, release: what is done with running VMs. */
+/* attach, build, heal, split, collapse, release: what is done with running VMs. */
 
 #include "daemon.h"
 #include "json.h"
@@ -10,11 +10,8 @@
 #include "size.h"
 #include "verbs.h"
 
-/* The job is under way: wait for its end, then show what came of it. */
-static int finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *vm, struct tdp_job *job) {
+int job_finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *vm, struct tdp_job *job) {
         struct progress progress;
-        char built[SIZE_TEXT_MAX];
-        const struct tdp_value *p;
         int r;
 
         if (args->no_wait) {
@@ -43,13 +40,25 @@ static int finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *v
                 return daemon_failed(ctx, r);
         if (args->json != JSON_OFF)
                 return show_vm(args, vm);
-        if (args->quiet)
-                return EXIT_OK;
+        return args->quiet ? EXIT_OK : -1;
+}
+
+static uint64_t get(const struct tdp_vm *vm, const char *key) {
+        return tdp_value_get_uint(tdp_value_find(tdp_vm_get_properties(vm), key));
+}
+
+/* The job is under way: wait for its end, then show what came of it. */
+static int finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *vm, struct tdp_job *job) {
+        char built[SIZE_TEXT_MAX];
+        int r;
+
+        r = job_finish(args, ctx, vm, job);
+        if (r >= 0)
+                return r;
 
         /* Firmware and video memory are built, too: it may be more than the VM has. */
-        p = tdp_vm_get_properties(vm);
         printf("%s: %s, %s built\n", tdp_vm_get_name(vm), tdp_vm_get_state(vm),
-               size_format(tdp_value_get_uint(tdp_value_find(p, "BuiltBytes")), built));
+               size_format(get(vm, "BuiltBytes"), built));
         return EXIT_OK;
 }
 
@@ -118,6 +127,50 @@ int verb_build(const struct args *args) {
                 return daemon_failed(ctx, r);
 
         return finish(args, ctx, vm, job);
+}
+
+typedef int (*start_t)(struct tdp_vm *vm, const struct tdp_options *options, struct tdp_job **ret_job);
+
+static int run_range_job(const struct args *args, start_t start) {
+        _cleanup_(tdp_unrefp) struct tdp_ctx *ctx = NULL;
+        _cleanup_(tdp_options_freep) struct tdp_options *options = NULL;
+        _cleanup_(tdp_vm_freep) struct tdp_vm *vm = NULL;
+        _cleanup_(tdp_job_freep) struct tdp_job *job = NULL;
+        char holes[SIZE_TEXT_MAX];
+        int r;
+
+        if (daemon_connect(args, &ctx) < 0)
+                return EXIT_NO_DAEMON;
+        if (request_options(args, REQUEST_RANGE, &options) < 0)
+                return EXIT_FAILED;
+        r = tdp_get_vm(ctx, args->positional[0], &vm);
+        if (r < 0)
+                return daemon_failed(ctx, r);
+
+        signals_block();
+        r = start(vm, options, &job);
+        if (r < 0)
+                return daemon_failed(ctx, r);
+        r = job_finish(args, ctx, vm, job);
+        if (r >= 0)
+                return r;
+
+        printf("%s: leaves ", tdp_vm_get_name(vm));
+        print_leaves(vm);
+        printf("; holes %s\n", get(vm, "Holes") > 0 ? size_format(get(vm, "Holes"), holes) : "none");
+        return EXIT_OK;
+}
+
+int verb_heal(const struct args *args) {
+        return run_range_job(args, tdp_vm_heal);
+}
+
+int verb_split(const struct args *args) {
+        return run_range_job(args, tdp_vm_split);
+}
+
+int verb_collapse(const struct args *args) {
+        return run_range_job(args, tdp_vm_collapse);
 }
 
 static int release_one(const struct args *args, struct tdp_ctx *ctx, const char *name, json_object *array) {

@@ -13,6 +13,7 @@
          OPT_BIT(OPT_NAME) | DECIDE_OPTIONS)
 #define DECIDE_OPTIONS (OPT_BIT(OPT_DECISION) | OPT_BIT(OPT_VCPUS))
 #define BUILD_OPTIONS  (DECIDE_OPTIONS | OPT_BIT(OPT_MAX_LEVEL) | OPT_BIT(OPT_NO_WAIT))
+#define RANGE_OPTIONS  (OPT_BIT(OPT_RANGE) | OPT_BIT(OPT_MAX_LEVEL) | OPT_BIT(OPT_NO_WAIT))
 
 const struct verb verbs[] = {
         {
@@ -84,6 +85,38 @@ const struct verb verbs[] = {
                         .options = BUILD_OPTIONS,
                         .failure = EXIT_USAGE,
                         .run = verb_build,
+        },
+        {
+                        .name = "heal",
+                        .arguments = "VM",
+                        .help = "Map again what was lost, now, as far as its memory is there",
+                        .min_args = 1,
+                        .max_args = 1,
+                        .options = OPT_BIT(OPT_RANGE) | OPT_BIT(OPT_NO_WAIT),
+                        .failure = EXIT_USAGE,
+                        .run = verb_heal,
+        },
+        {
+                        .name = "split",
+                        .arguments = "VM",
+                        .help = "Split large leaves, ahead of dirty logging",
+                        .min_args = 1,
+                        .max_args = 1,
+                        .options = RANGE_OPTIONS,
+                        .failure = EXIT_USAGE,
+                        .run = verb_split,
+                        .notes = "Leaves larger than --max-level (default: 4K) become smaller ones, in the\n"
+                                 "background and while the guest runs. Nothing is unmapped.",
+        },
+        {
+                        .name = "collapse",
+                        .arguments = "VM",
+                        .help = "Make large leaves again, the reverse of split",
+                        .min_args = 1,
+                        .max_args = 1,
+                        .options = RANGE_OPTIONS,
+                        .failure = EXIT_USAGE,
+                        .run = verb_collapse,
         },
         {
                         .name = "release",

@@ -33,6 +33,9 @@ int verb_cancel(const struct args *args);
 int verb_show(const struct args *args);
 int verb_attach(const struct args *args);
 int verb_build(const struct args *args);
+int verb_heal(const struct args *args);
+int verb_split(const struct args *args);
+int verb_collapse(const struct args *args);
 int verb_release(const struct args *args);
 int verb_explain(const struct args *args);
 int verb_run(const struct args *args);
@@ -49,10 +52,18 @@ DEFINE_CLEANUP_FUNC(struct tdp_memory *, tdp_memory_free);
 /* verb-show.c: the long form of a VM, for people or as JSON. */
 int show_vm(const struct args *args, const struct tdp_vm *vm);
 
+/* verb-vm.c: waits for the job's end, if the caller is to wait. An exit code, or -1 if there is something to
+ * say to people about the VM, which has been refreshed. */
+int job_finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *vm, struct tdp_job *job);
+
+/* verb-show.c: "12 of 2M, 3 of 4K". */
+void print_leaves(const struct tdp_vm *vm);
+
 /* verb-explain.c: the options that were given, as a request's. Each call takes those that it knows. */
 enum request {
         REQUEST_RESERVE,
         REQUEST_ATTACH,
         REQUEST_BUILD,
+        REQUEST_RANGE, /* heal, split, collapse */
 };
 int request_options(const struct args *args, enum request request, struct tdp_options **ret);

@@ -220,35 +220,53 @@ TDP_EXPORT int tdp_vm_refresh(struct tdp_vm *vm) {
         return 0;
 }
 
-TDP_EXPORT int tdp_vm_build(struct tdp_vm *vm, const struct tdp_options *options, struct tdp_job **ret_job) {
+static int start_job(struct tdp_vm *vm, const char *method, const char *type,
+                     const struct tdp_options *options, struct tdp_job **ret_job) {
         _cleanup_(sd_bus_message_unrefp) sd_bus_message *m = NULL, *reply = NULL;
         _cleanup_(tdp_job_freep) struct tdp_job *job = NULL;
         const char *path;
         int r;
 
-        r = bus_new_call(vm->ctx, vm->path, VM, "Build", &m);
+        r = bus_new_call(vm->ctx, vm->path, VM, method, &m);
         if (r < 0)
                 return r;
 
         r = options_append(options, m, NULL, NULL);
         if (r < 0)
-                return ctx_fail(vm->ctx, r, NULL, "Build: cannot make the call: %s", strerror(-r));
+                return ctx_fail(vm->ctx, r, NULL, "%s: cannot make the call: %s", method, strerror(-r));
 
-        r = bus_call_message(vm->ctx, m, "Build", &reply);
+        r = bus_call_message(vm->ctx, m, method, &reply);
         if (r < 0)
                 return r;
 
         r = sd_bus_message_read(reply, "o", &path);
         if (r < 0)
-                return bus_parse_failed(vm->ctx, r, "Build");
+                return bus_parse_failed(vm->ctx, r, method);
 
-        r = job_new_from_path(vm->ctx, path, "build", vm->path, &job);
+        r = job_new_from_path(vm->ctx, path, type, vm->path, &job);
         if (r < 0)
-                return ctx_fail(vm->ctx, r, NULL, "Build: %s", strerror(-r));
+                return ctx_fail(vm->ctx, r, NULL, "%s: %s", method, strerror(-r));
 
         if (ret_job)
                 *ret_job = TAKE_PTR(job);
         return 0;
+}
+
+TDP_EXPORT int tdp_vm_build(struct tdp_vm *vm, const struct tdp_options *options, struct tdp_job **ret_job) {
+        return start_job(vm, "Build", "build", options, ret_job);
+}
+
+TDP_EXPORT int tdp_vm_heal(struct tdp_vm *vm, const struct tdp_options *options, struct tdp_job **ret_job) {
+        return start_job(vm, "Heal", "heal", options, ret_job);
+}
+
+TDP_EXPORT int tdp_vm_split(struct tdp_vm *vm, const struct tdp_options *options, struct tdp_job **ret_job) {
+        return start_job(vm, "Split", "split", options, ret_job);
+}
+
+TDP_EXPORT int tdp_vm_collapse(struct tdp_vm *vm, const struct tdp_options *options,
+                               struct tdp_job **ret_job) {
+        return start_job(vm, "Collapse", "collapse", options, ret_job);
 }
 
 TDP_EXPORT int tdp_vm_release(struct tdp_vm *vm) {

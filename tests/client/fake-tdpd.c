@@ -8,7 +8,7 @@
  * A VM's name tells how its jobs go: words separated by "-".
  *   slow: 2 s per phase   failreserve, failattach, failbuild: the job fails   refuse: Reserve, Attach
  * refused die: the daemon exits in mid-job   hang: it stops answering   two: memory in two parts   skip: not
- * built
+ * built   older: its kernel cannot split
  */
 
 #include <errno.h>
@@ -32,6 +32,7 @@ struct vm {
         char name[64], path[128], state[16];
         uint64_t bytes;
         uint32_t pid;
+        uint64_t asked_gpa, asked_size, asked_level;
         bool used, built;
         int fds[2];
 };
@@ -132,7 +133,7 @@ static void job_end(struct job *job, const char *result, const char *name, const
                                 abort();
                 }
                 snprintf(vm->state, sizeof(vm->state), "populated");
-        } else {
+        } else if (strcmp(job->type, "attach") == 0 || strcmp(job->type, "build") == 0) {
                 vm->built = done && !says(vm, "skip");
                 snprintf(vm->state, sizeof(vm->state), "%s", vm->built ? "built" : "attached");
         }
@@ -352,8 +353,46 @@ static int m_get_memory(sd_bus_message *m, void *userdata, sd_bus_error *error) 
         return sd_bus_reply_method_return(m, "a(stuh)", 1, "part0", vm->bytes, 0, vm->fds[0]);
 }
 
+static const char *const range_types[] = { "heal", "split", "collapse" };
+
 static int m_build(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         return sd_bus_reply_method_return(m, "o", job_new(userdata, "build", "build")->path);
+}
+
+/* Heal, Split, Collapse. What was asked for is told by Leaves2M (max-level) and Slots (gpa, size). */
+static int m_range_job(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        const char *member = sd_bus_message_get_member(m), *key;
+        struct vm *vm = userdata;
+        int r;
+
+        vm->asked_gpa = vm->asked_size = vm->asked_level = 0;
+        r = sd_bus_message_enter_container(m, 'a', "{sv}");
+        while (r >= 0 && (r = sd_bus_message_enter_container(m, 'e', "sv")) > 0) {
+                uint32_t u = 0;
+
+                r = sd_bus_message_read(m, "s", &key);
+                if (r >= 0 && strcmp(key, "gpa") == 0)
+                        r = sd_bus_message_read(m, "v", "t", &vm->asked_gpa);
+                else if (r >= 0 && strcmp(key, "size") == 0)
+                        r = sd_bus_message_read(m, "v", "t", &vm->asked_size);
+                else if (r >= 0 && strcmp(key, "max-level") == 0)
+                        r = sd_bus_message_read(m, "v", "u", &u);
+                else if (r >= 0)
+                        return sd_bus_error_setf(error, E("InvalidArgument"), "option \"%s\" is unknown",
+                                                 key);
+                vm->asked_level = u > 0 ? u : vm->asked_level;
+                if (r >= 0)
+                        r = sd_bus_message_exit_container(m);
+        }
+        if (r < 0)
+                return r;
+        if (says(vm, "older"))
+                return sd_bus_error_set(error, E("Unsupported"), "The modules are older than this tdpd");
+        for (unsigned i = 0; i < sizeof(range_types) / sizeof(range_types[0]); i++)
+                if (strcasecmp(range_types[i], member) == 0)
+                        return sd_bus_reply_method_return(m, "o",
+                                                          job_new(vm, range_types[i], range_types[i])->path);
+        return -EINVAL;
 }
 
 static int m_cancel(sd_bus_message *m, void *userdata, sd_bus_error *error) {
@@ -390,9 +429,14 @@ static int p_vm(sd_bus *b, const char *path, const char *interface, const char *
                 return sd_bus_message_append(reply, "t", vm->bytes);
         if (strcmp(property, "PageSize") == 0)
                 return sd_bus_message_append(reply, "t", UINT64_C(4096));
+        if (strcmp(property, "Slots") == 0)
+                return sd_bus_message_append(reply, "a(ttas)", 2, vm->asked_gpa, vm->asked_size, 0,
+                                             UINT64_C(1) << 30, UINT64_C(4096), 1, "read-only");
+        if (strcmp(property, "Leaves2M") == 0)
+                return sd_bus_message_append(reply, "t", vm->asked_level);
         if (strcmp(property, "Leaves4K") == 0)
                 return sd_bus_message_append(reply, "t", built / 4096);
-        if (strstr(property, "Bytes"))
+        if (strstr(property, "Bytes") && strcmp(property, "HealedBytes") != 0)
                 return sd_bus_message_append(reply, "t", built);
         if (strstr(property, "USec"))
                 return sd_bus_message_append(reply, "t", UINT64_C(1500));
@@ -418,8 +462,18 @@ static const sd_bus_vtable vm_vtable[] = {
         VM_PROPERTY("Leaves1G", "t"),
         VM_PROPERTY("Leaves2M", "t"),
         VM_PROPERTY("Leaves4K", "t"),
+        VM_PROPERTY("Slots", "a(ttas)"),
         VM_PROPERTY("Holes", "t"),
         VM_PROPERTY("HoleReasons", "a{st}"),
+        VM_PROPERTY("Heals", "t"),
+        VM_PROPERTY("HealedBytes", "t"),
+        VM_PROPERTY("HealsPutOff", "t"),
+        VM_PROPERTY("KeptBytes", "t"),
+        VM_PROPERTY("SplitLeaves", "t"),
+        VM_PROPERTY("CollapsedLeaves", "t"),
+        VM_PROPERTY("AutoBuilds", "t"),
+        VM_PROPERTY("AutoErrors", "t"),
+        VM_PROPERTY("DroppedEvents", "t"),
         VM_PROPERTY("FaultsSinceBuild", "t"),
         VM_PROPERTY("FaultsOther", "t"),
         VM_PROPERTY("TablePages", "a{ut}"),
@@ -428,6 +482,9 @@ static const sd_bus_vtable vm_vtable[] = {
         VM_PROPERTY("Generation", "t"),
         METHOD("GetMemory", "", "a(stuh)", m_get_memory),
         METHOD("Build", "a{sv}", "o", m_build),
+        METHOD("Heal", "a{sv}", "o", m_range_job),
+        METHOD("Split", "a{sv}", "o", m_range_job),
+        METHOD("Collapse", "a{sv}", "o", m_range_job),
         SD_BUS_VTABLE_END,
 };
 

@@ -18,6 +18,8 @@ FAKE_TDPD = os.environ['FAKE_TDPD']
 FAKE_SYSTEMD = os.environ['FAKE_SYSTEMD']
 VMM = os.environ['VMM']
 TDPD = os.environ.get('TDPD', '')
+# A child of tdpctl that is a VMM as far as "run" sees.
+FAKE_QEMU = TOP / 'tests/client/fake-qemu'
 
 BUS_CONFIG = '''<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">

@@ -23,12 +23,14 @@ def declared():
 
 class Symbols(unittest.TestCase):
     def setUp(self):
-        self.script = re.findall(r'^\s+(tdp_\w+);', SCRIPT.read_text(), re.M)
+        self.versions = {name: version for version, body in re.findall(r'^(LIBTDP_[\d.]+) \{(.*?)^\}', SCRIPT.read_text(), re.M | re.S)
+                         for name in re.findall(r'^\s+(tdp_\w+);', body, re.M)}
+        self.script = list(self.versions)
 
     def test_exports(self):
         output = subprocess.run(['nm', '-D', '--defined-only', LIBRARY], capture_output=True, text=True, check=True).stdout
         exported = [line.split()[2] for line in output.splitlines() if line.split()[1] != 'A']
-        self.assertEqual(sorted(exported), sorted(f'{name}@@LIBTDP_1' for name in self.script))
+        self.assertEqual(sorted(exported), sorted(f'{name}@@{version}' for name, version in self.versions.items()))
 
     def test_header(self):
         self.assertEqual(sorted(declared()), sorted(self.script))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""tdpctl with a stand-in daemon, without one, and with the real one: JSON, exit codes, wrong input.
+"""tdpctl with a stand-in daemon and without one: JSON, exit codes, wrong input.
 
   test-tdpctl.py CLASS...
 """
@@ -17,23 +17,8 @@ import subprocess
 import termios
 import time
 
-from lab import FAKE_SYSTEMD, Lab, TDPCTL, TDPD, TOP, VMM, main
-
-VM_KEYS = {
-    'name', 'state', 'pid', 'uid', 'bytes', 'page_size', 'nodes', 'decision', 'reasons', 'mapped_bytes', 'pinned_bytes',
-    'built_bytes', 'leaves_1g', 'leaves_2m', 'leaves_4k', 'holes', 'hole_reasons', 'faults_since_build', 'faults_other',
-    'table_pages', 'populate_usec', 'build_usec', 'generation', 'object',
-}
-VMS_KEYS = {'name', 'state', 'object', 'pid', 'bytes'}
-STATUS_KEYS = {'version', 'features', 'policy', 'kernel', 'vms', 'jobs', 'nodes', 'bytes'}
-NODE_KEYS = {'id', 'cpus', 'memory_total', 'memory_free', 'pools'}
-POOL_KEYS = {'page_size', 'total', 'free', 'reserved', 'surplus', 'leased'}
-JOB_KEYS = {'id', 'type', 'state', 'vm', 'phase', 'done', 'total'}
-EXPLAIN_KEYS = {'decision', 'reasons', 'plan'}
-REASON_KEYS = {'reason', 'text'}
-
-# A child of tdpctl that is a VMM as far as "run" sees.
-FAKE_QEMU = TOP / 'tests/client/fake-qemu'
+from contract import EXPLAIN_KEYS, JOB_KEYS, NODE_KEYS, POOL_KEYS, REASON_KEYS, STATUS_KEYS, VM_KEYS, VMS_KEYS
+from lab import FAKE_QEMU, FAKE_SYSTEMD, Lab, TDPCTL, TOP, main
 
 
 def verbs():
@@ -106,6 +91,9 @@ class Usage(Lab):
         self.refused('show', says='tdpctl show VM')
         self.refused('vms', '--memory=1G', says='no meaning for "vms"')
         self.refused('build', 'x', '--max-level=8M', says='4K, 2M, 1G')
+        for value in ('x', '4G', '4G+', '+4G', '4G+x', '0x+1', '0xg+1', '0x10000000000000000+1', '-1+4K'):
+            self.refused('split', 'x', f'--range={value}', says='not a range')
+        self.refused('heal', 'x', '--max-level=2M', says='no meaning for "heal"')
         self.refused('cancel', 'x', says='not the number of a job')
         self.refused('release')
 
@@ -146,7 +134,7 @@ class NoDaemon(Lab):
     def test_no_systemd(self):
         self.start_bus()
         self.unreachable('cannot be reached.*\n.*systemctl status tdpd')
-        for verb in (['vms'], ['nodes'], ['jobs'], ['caps'], ['show', 'x'], ['attach', 'x', '1'], ['build', 'x'],
+        for verb in (['vms'], ['nodes'], ['jobs'], ['caps'], ['show', 'x'], ['attach', 'x', '1'], ['build', 'x'], ['heal', 'x'], ['split', 'x'],
                      ['release', 'x'], ['explain', '--memory=1G'], ['cancel', '1']):
             self.tdpctl(*verb, code=3)
 
@@ -209,10 +197,27 @@ class Contract(Lab):
         self.assertEqual(vm['reasons'], [{'reason': 'told', 'text': 'The name says so'}])
         self.assertEqual(vm, self.json('show', 'db'))
         self.assertEqual(vm, self.json('build', 'db'))
+        self.assertEqual(set(vm['slots'][0]), {'gpa', 'size', 'flags'})
+        self.assertEqual(vm['slots'][1]['flags'], ['read-only'])
         vms = self.json('vms')
         self.assertEqual([set(v) for v in vms], [VMS_KEYS])
         self.assertEqual(self.json('release', 'db'), [{'name': 'db', 'released': True}])
         self.assertEqual(self.json('vms'), [])
+
+    def test_split_collapse_heal(self):
+        self.json('attach', 'db', os.getpid())
+        for verb in ('heal', 'split', 'collapse'):
+            vm = self.json(verb, 'db')
+            self.assertEqual(set(vm), VM_KEYS)
+            self.assertEqual((vm['state'], vm['slots'][0]['size'], vm['leaves_2m']), ('built', 0, 0))
+            vm = self.json(verb, 'db', '--range=0x100000000+512M')
+            self.assertEqual((vm['slots'][0]['gpa'], vm['slots'][0]['size']), (4 << 30, 512 << 20))
+            self.assertEqual(set(self.json(verb, 'db', '--no-wait')), {'name', 'job'})
+            self.assertRegex(self.tdpctl(verb, 'db').stdout, r'^db: leaves 16384 of 4K; holes none$')
+        self.assertEqual(self.json('split', 'db', '--max-level=2M', '--range=4G+0x1000')['leaves_2m'], 2)
+        self.json('attach', 'older', os.getpid())
+        self.assertIn('Unsupported', self.tdpctl('split', 'older', code=1).stderr)
+        self.tdpctl('collapse', 'nosuch', code=1)
 
     def test_other_host(self):
         """Over SSH, of which a stand-in is enough: it runs the far end here."""
@@ -493,103 +498,6 @@ class Run(Lab):
     def test_stats_file_that_cannot_be_written(self):
         result = self.run_qemu('db', options=['--stats-file=/nonexistent/stats'], code=125)
         self.assertIn('/nonexistent/stats', result.stderr)
-        self.assertEqual(self.json('vms'), [])
-
-
-class Real(Lab):
-    """The real daemon: that both sides mean the same by the contract."""
-
-    def setUp(self):
-        super().setUp()
-        if not TDPD:
-            self.skipTest('tdpd is not built')
-        if os.geteuid() != 0:
-            self.skipTest('reserving memory needs root')
-        # What these tests reserve may come from the pool that the bus tests, of another checkout too, count on.
-        lock = open('/tmp/tdpd-test-pool.lock', 'a')
-        self.addCleanup(lock.close)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        self.start_bus()
-        self.start_on_bus(TDPD, f'--bus={self.environment["DBUS_SYSTEM_BUS_ADDRESS"]}')
-
-    def test_contract(self):
-        self.assertEqual(set(self.json('status')), STATUS_KEYS)
-        kernel = self.json('caps')
-        self.assertLessEqual({'device', 'mode'}, set(kernel))
-        nodes = self.json('nodes')
-        self.assertEqual(set(nodes[0]), NODE_KEYS)
-        self.assertEqual({frozenset(p) for n in nodes for p in n['pools']}, {frozenset(POOL_KEYS)})
-        plan = self.json('explain', '--memory=64M', '--page-size=4K', '--decision=never')
-        self.assertEqual(set(plan), EXPLAIN_KEYS)
-        self.assertEqual(plan['decision'], 'skip')
-        self.assertEqual([set(r) for r in plan['reasons']], [REASON_KEYS])
-        self.assertEqual((self.json('vms'), self.json('jobs')), ([], []))
-
-    def test_wrong_input(self):
-        for error, words in [
-            ('NoSuchVM', ['show', 'x']), ('NoSuchVM', ['build', 'x']), ('NoSuchVM', ['release', 'x']),
-            ('NoSuchJob', ['cancel', '4294967295']), ('NoSuchVM', ['show', '']),
-            ('InvalidArgument', ['explain', '--memory=0']), ('InvalidArgument', ['explain', '--memory=5000']),
-            ('InvalidArgument', ['explain', '--memory=1G', '--page-size=3M']),
-            ('InvalidArgument', ['explain', '--memory=1G', '--nodes=x']),
-            ('InvalidArgument', ['explain', '--memory=1G', '--decision=maybe']),
-            ('InvalidArgument', ['explain', '--memory=1G', '--numa-mode=maybe']),
-            ('NoSuchProcess', ['attach', 'x', '2147483647']), ('NotVMM', ['attach', 'x', str(os.getpid())]),
-            ('InvalidArgument', ['attach', 'a/b', str(os.getpid())]),
-        ]:
-            with self.subTest(words):
-                self.assertIn(f'(org.tdpd1.Error.{error})', self.tdpctl(*words, code=1).stderr)
-        self.assertEqual(self.json('vms'), [])
-
-    def vmm(self, *words):
-        result = subprocess.run([VMM, *words], env=self.environment, capture_output=True, text=True)
-        if result.returncode == 77:
-            self.skipTest(result.stdout.strip())
-        return result
-
-    def test_attach_by_descriptor(self):
-        result = self.vmm('attach', 'small')
-        self.assertEqual(result.returncode, 0, result.stdout)
-        self.assertRegex(result.stdout, r'^attached [1-9]\d*$')
-        self.wait_until(lambda: self.json('vms') == [], 'the release of a VM that has gone')
-
-    def test_prefault(self):
-        """With nested paging and a kernel from 6.11 on it maps; elsewhere it says why not."""
-        result = self.vmm('prefault')
-        if result.returncode == 0:
-            self.assertEqual(result.stdout.splitlines()[0], f'mapped once, not held: {4 << 20}')
-            self.assertEqual(result.stdout.splitlines()[1], 'behind the end: No such file or directory: 4096')
-        else:
-            self.assertRegex(result.stdout, 'Operation not supported: .*(6.11|shadow paging)')
-
-    def test_run(self):
-        """4K memory needs no pool and the stand-in for QEMU no KVM: this runs everywhere."""
-        self.environment['FAKE_QEMU_RECORD'] = str(self.folder / 'qemu.json')
-        run = ['run', '--memory=16M', '--page-size=4K', '--decision=never', '--name=db', '--', FAKE_QEMU]
-        self.tdpctl(*run, '-fake-exit', '5', code=5)
-        seen = json.loads((self.folder / 'qemu.json').read_text())
-        self.assertEqual([b['size'] for b in seen['backends']], [16 << 20])
-        self.assertEqual(self.json('vms'), [])
-
-    def test_run_qemu(self):
-        """A real QEMU takes its memory from a real tdpd."""
-        if not shutil.which('qemu-system-x86_64'):
-            self.skipTest('qemu-system-x86_64 is not installed')
-        process = self.spawn(TDPCTL, 'run', '--memory=32M', '--page-size=4K', '--decision=never', '--name=db', '--',
-                             'qemu-system-x86_64', '-accel', 'tcg', '-display', 'none', '-machine', 'q35', stderr=subprocess.PIPE,
-                             text=True)
-        # Without KVM there is nothing to attach to: that is the last word before the guest runs.
-        while 'on demand' not in (line := process.stderr.readline()):
-            self.assertNotEqual(line, '', 'tdpctl ended')
-        self.assertEqual([v['state'] for v in self.json('vms')], ['populated'])
-        children = pathlib.Path(f'/proc/{process.pid}/task/{process.pid}/children')
-        qemu = int(self.wait_until(children.read_text, 'QEMU'))
-        maps = pathlib.Path(f'/proc/{qemu}/maps')
-        shared = lambda: [line for line in maps.read_text().splitlines() if 'memfd:' in line and ' rw-s ' in line]
-        start, end = self.wait_until(shared, "the guest's memory")[0].split()[0].split('-')
-        self.assertEqual(int(end, 16) - int(start, 16), 32 << 20)
-        process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.wait(20), 0)
         self.assertEqual(self.json('vms'), [])
 
 

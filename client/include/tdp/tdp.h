@@ -140,7 +140,8 @@ struct tdp_value *tdp_value_free(struct tdp_value *value);
  *
  *   page-size u64, nodes string ("0-1,3"), numa-mode string (strict,
  *   preferred, interleave), decision string (auto, always, never), vcpus u32,
- *   max-level u32 (0: no limit, 1: 4K, 2: 2M, 3: 1G), auto-slots bool
+ *   max-level u32 (0: no limit, 1: 4K, 2: 2M, 3: 1G), auto-slots bool, gpa u64,
+ *   size u64
  *
  * Setting a key again replaces it. -ENOMEM, -EINVAL: key is NULL or empty.
  */
@@ -204,6 +205,16 @@ const struct tdp_value *tdp_vm_get_properties(const struct tdp_vm *vm);
 int tdp_vm_build(struct tdp_vm *vm, const struct tdp_options *options, struct tdp_job **ret_job);
 
 /*
+ * Maps again what was built and lost, as far as its memory is there; splits large leaves ahead of dirty
+ * logging; makes large leaves again. Of the whole VM, or of the range given by options gpa and size (u64,
+ * both). Split takes max-level (u32, the largest leaf that may stay; 0 is 4K) and so does collapse (0: no
+ * limit). -EOPNOTSUPP: the kernel part is older than the daemon. Since 1.1 of the library's symbols.
+ */
+int tdp_vm_heal(struct tdp_vm *vm, const struct tdp_options *options, struct tdp_job **ret_job);
+int tdp_vm_split(struct tdp_vm *vm, const struct tdp_options *options, struct tdp_job **ret_job);
+int tdp_vm_collapse(struct tdp_vm *vm, const struct tdp_options *options, struct tdp_job **ret_job);
+
+/*
  * Lets pins, memory and the kernel's handle go. A running guest goes on. Returns when pins and pages are
  * back; the default timeout is 3 min here.
  */
@@ -246,10 +257,10 @@ struct tdp_job *tdp_job_get_next(const struct tdp_job *job);
 #define tdp_job_foreach(first, job) for ((job) = (first); (job); (job) = tdp_job_get_next(job))
 
 uint32_t tdp_job_get_id(const struct tdp_job *job);
-const char *tdp_job_get_type(const struct tdp_job *job);  /* reserve, attach, build */
+const char *tdp_job_get_type(const struct tdp_job *job);  /* reserve, attach, build, heal, split, collapse */
 const char *tdp_job_get_state(const struct tdp_job *job); /* running, canceling */
 const char *tdp_job_get_vm_name(const struct tdp_job *job);
-const char *tdp_job_get_phase(const struct tdp_job *job); /* populate, build; NULL: not known */
+const char *tdp_job_get_phase(const struct tdp_job *job); /* populate, or the type's; NULL: not known */
 uint64_t tdp_job_get_done(const struct tdp_job *job);     /* bytes of the phase */
 uint64_t tdp_job_get_total(const struct tdp_job *job);
 

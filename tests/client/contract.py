@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The keys of tdpctl's JSON, as tdpctl(1) has them."""
+
+VM_KEYS = {
+    'name', 'state', 'pid', 'uid', 'bytes', 'page_size', 'nodes', 'decision', 'reasons', 'mapped_bytes', 'pinned_bytes',
+    'built_bytes', 'leaves_1g', 'leaves_2m', 'leaves_4k', 'holes', 'hole_reasons', 'faults_since_build', 'faults_other',
+    'slots', 'heals', 'healed_bytes', 'heals_put_off', 'kept_bytes', 'split_leaves', 'collapsed_leaves', 'auto_builds',
+    'auto_errors', 'dropped_events', 'table_pages', 'populate_usec', 'build_usec', 'generation', 'object',
+}
+VMS_KEYS = {'name', 'state', 'object', 'pid', 'bytes'}
+STATUS_KEYS = {'version', 'features', 'policy', 'kernel', 'vms', 'jobs', 'nodes', 'bytes'}
+NODE_KEYS = {'id', 'cpus', 'memory_total', 'memory_free', 'pools'}
+POOL_KEYS = {'page_size', 'total', 'free', 'reserved', 'surplus', 'leased'}
+JOB_KEYS = {'id', 'type', 'state', 'vm', 'phase', 'done', 'total'}
+EXPLAIN_KEYS = {'decision', 'reasons', 'plan'}
+REASON_KEYS = {'reason', 'text'}

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""tdpctl with the real daemon: that both sides mean the same by the contract."""
+
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+from contract import EXPLAIN_KEYS, NODE_KEYS, POOL_KEYS, REASON_KEYS, STATUS_KEYS
+from lab import FAKE_QEMU, Lab, TDPCTL, TDPD, VMM, main
+
+
+class Real(Lab):
+    def setUp(self):
+        super().setUp()
+        if not TDPD:
+            self.skipTest('tdpd is not built')
+        if os.geteuid() != 0:
+            self.skipTest('reserving memory needs root')
+        # What these tests reserve may come from the pool that the bus tests, of another checkout too, count on.
+        lock = open('/tmp/tdpd-test-pool.lock', 'a')
+        self.addCleanup(lock.close)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        self.start_bus()
+        self.start_on_bus(TDPD, f'--bus={self.environment["DBUS_SYSTEM_BUS_ADDRESS"]}')
+
+    def test_contract(self):
+        self.assertEqual(set(self.json('status')), STATUS_KEYS)
+        kernel = self.json('caps')
+        self.assertLessEqual({'device', 'mode'}, set(kernel))
+        nodes = self.json('nodes')
+        self.assertEqual(set(nodes[0]), NODE_KEYS)
+        self.assertEqual({frozenset(p) for n in nodes for p in n['pools']}, {frozenset(POOL_KEYS)})
+        plan = self.json('explain', '--memory=64M', '--page-size=4K', '--decision=never')
+        self.assertEqual(set(plan), EXPLAIN_KEYS)
+        self.assertEqual(plan['decision'], 'skip')
+        self.assertEqual([set(r) for r in plan['reasons']], [REASON_KEYS])
+        self.assertEqual((self.json('vms'), self.json('jobs')), ([], []))
+
+    def test_wrong_input(self):
+        for error, words in [
+            ('NoSuchVM', ['show', 'x']), ('NoSuchVM', ['build', 'x']), ('NoSuchVM', ['release', 'x']),
+            ('NoSuchJob', ['cancel', '4294967295']), ('NoSuchVM', ['show', '']),
+            ('InvalidArgument', ['explain', '--memory=0']), ('InvalidArgument', ['explain', '--memory=5000']),
+            ('InvalidArgument', ['explain', '--memory=1G', '--page-size=3M']),
+            ('InvalidArgument', ['explain', '--memory=1G', '--nodes=x']),
+            ('InvalidArgument', ['explain', '--memory=1G', '--decision=maybe']),
+            ('InvalidArgument', ['explain', '--memory=1G', '--numa-mode=maybe']),
+            ('NoSuchProcess', ['attach', 'x', '2147483647']), ('NotVMM', ['attach', 'x', str(os.getpid())]),
+            ('InvalidArgument', ['attach', 'a/b', str(os.getpid())]),
+        ]:
+            with self.subTest(words):
+                self.assertIn(f'(org.tdpd1.Error.{error})', self.tdpctl(*words, code=1).stderr)
+        self.assertEqual(self.json('vms'), [])
+
+    def vmm(self, *words):
+        result = subprocess.run([VMM, *words], env=self.environment, capture_output=True, text=True)
+        if result.returncode == 77:
+            self.skipTest(result.stdout.strip())
+        return result
+
+    def test_attach_by_descriptor(self):
+        result = self.vmm('attach', 'small')
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertRegex(result.stdout, r'^attached [1-9]\d*$')
+        self.wait_until(lambda: self.json('vms') == [], 'the release of a VM that has gone')
+
+    def test_prefault(self):
+        """With nested paging and a kernel from 6.11 on it maps; elsewhere it says why not."""
+        result = self.vmm('prefault')
+        if result.returncode == 0:
+            self.assertEqual(result.stdout.splitlines()[0], f'mapped once, not held: {4 << 20}')
+            self.assertEqual(result.stdout.splitlines()[1], 'behind the end: No such file or directory: 4096')
+        else:
+            self.assertRegex(result.stdout, 'Operation not supported: .*(6.11|shadow paging)')
+
+    def test_run(self):
+        """4K memory needs no pool and the stand-in for QEMU no KVM: this runs everywhere."""
+        self.environment['FAKE_QEMU_RECORD'] = str(self.folder / 'qemu.json')
+        run = ['run', '--memory=16M', '--page-size=4K', '--decision=never', '--name=db', '--', FAKE_QEMU]
+        self.tdpctl(*run, '-fake-exit', '5', code=5)
+        seen = json.loads((self.folder / 'qemu.json').read_text())
+        self.assertEqual([b['size'] for b in seen['backends']], [16 << 20])
+        self.assertEqual(self.json('vms'), [])
+
+    def test_run_qemu(self):
+        """A real QEMU takes its memory from a real tdpd."""
+        if not shutil.which('qemu-system-x86_64'):
+            self.skipTest('qemu-system-x86_64 is not installed')
+        process = self.spawn(TDPCTL, 'run', '--memory=32M', '--page-size=4K', '--decision=never', '--name=db', '--',
+                             'qemu-system-x86_64', '-accel', 'tcg', '-display', 'none', '-machine', 'q35', stderr=subprocess.PIPE,
+                             text=True)
+        # Without KVM there is nothing to attach to: that is the last word before the guest runs.
+        while 'on demand' not in (line := process.stderr.readline()):
+            self.assertNotEqual(line, '', 'tdpctl ended')
+        self.assertEqual([v['state'] for v in self.json('vms')], ['populated'])
+        children = pathlib.Path(f'/proc/{process.pid}/task/{process.pid}/children')
+        qemu = int(self.wait_until(children.read_text, 'QEMU'))
+        maps = pathlib.Path(f'/proc/{qemu}/maps')
+        shared = lambda: [line for line in maps.read_text().splitlines() if 'memfd:' in line and ' rw-s ' in line]
+        start, end = self.wait_until(shared, "the guest's memory")[0].split()[0].split('-')
+        self.assertEqual(int(end, 16) - int(start, 16), 32 << 20)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(20), 0)
+        self.assertEqual(self.json('vms'), [])
+
+
+if __name__ == '__main__':
+    main()
