@@ -3,7 +3,7 @@
 BUILD := build/meson
 
 .DEFAULT_GOAL := all
-.PHONY: all check demo deb bench-kernel modules series format clean install-deps
+.PHONY: all check check-debug check-builds demo deb bench-kernel bench-off bench-dirty-log modules series format clean install-deps
 
 all: install-deps
 	@test -e $(BUILD)/build.ninja || meson setup --werror $(BUILD)
@@ -12,6 +12,14 @@ all: install-deps
 # make check SUITES="tree unit": some of them only, see tests/check/run --list
 check: install-deps
 	@tests/check/run $(SUITES)
+
+# hours, on a kernel with KASAN, lockdep and the like, which it builds first
+check-debug: install-deps
+	@tests/kernel/check-debug
+
+# each step of the series, with W=1
+check-builds: install-deps
+	@kernel/check-builds
 
 # make demo HOST=local: on this machine (needs VMX or SVM, our modules and a running tdpd)
 demo: install-deps
@@ -23,6 +31,12 @@ deb: install-deps
 
 bench-kernel: install-deps
 	@tests/bench/kernel/run
+
+bench-off: install-deps
+	@tests/bench/off/run
+
+bench-dirty-log: install-deps
+	@tests/bench/dirty-log/run
 
 modules: install-deps
 	@kernel/build-modules --out build/modules
