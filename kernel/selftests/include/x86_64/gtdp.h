@@ -54,6 +54,7 @@ struct kvm_vm *gtdp_vm_create(struct kvm_vcpu **vcpu);
 void gtdp_add_memory(struct kvm_vm *vm, enum vm_mem_backing_src_type src,
 		     u64 gpa, u32 slot, u64 size);
 void gtdp_guest_touch(void);
+void gtdp_set_touch(struct kvm_vcpu *vcpu, u64 gpa, u64 size);
 void gtdp_touch(struct kvm_vcpu *vcpu, u64 gpa, u64 size);
 
 u64 gtdp_own_pin(void);

@@ -245,14 +245,19 @@ void gtdp_guest_touch(void)
 	}
 }
 
+/* For the next run. */
+void gtdp_set_touch(struct kvm_vcpu *vcpu, u64 gpa, u64 size)
+{
+	gtdp_guest_range.gva = gpa;
+	gtdp_guest_range.size = size;
+	sync_global_to_guest(vcpu->vm, gtdp_guest_range);
+}
+
 void gtdp_touch(struct kvm_vcpu *vcpu, u64 gpa, u64 size)
 {
 	struct ucall uc;
 
-	gtdp_guest_range.gva = gpa;
-	gtdp_guest_range.size = size;
-	sync_global_to_guest(vcpu->vm, gtdp_guest_range);
-
+	gtdp_set_touch(vcpu, gpa, size);
 	vcpu_run(vcpu);
 	TEST_ASSERT_KVM_EXIT_REASON(vcpu, KVM_EXIT_IO);
 	TEST_ASSERT_EQ(get_ucall(vcpu, &uc), UCALL_SYNC);
