@@ -34,6 +34,7 @@ struct Healer {
         Worker *worker;
         Piece *pieces;
         size_t n_pieces;
+        uint32_t max_level;
         HealRange taken[HEAL_RANGES_MAX];
         size_t n_taken;
         bool mapped[HEAL_RANGES_MAX];
@@ -104,8 +105,8 @@ static int step(Worker *w, size_t lane, size_t index, void *userdata) {
 
         if (!h->measured)
                 measure(h, 0);
-        r = build_piece(w, h->vm->handle, p->op, &p->span, h->vm->heal_level);
-        if (r == -EINTR || r == -ESRCH || r == -EIO)
+        r = build_piece(w, h->vm->handle, p->op, &p->span, h->max_level);
+        if (r == -EINTR || r == -ESRCH)
                 return r;
         /* One range that cannot be healed keeps no other from it. */
         if (r < 0 && h->error == 0)
@@ -142,6 +143,9 @@ static void on_healed(Worker *w, int result, void *userdata) {
                         heal_tried(&h->heal, now, &h->taken[i], h->mapped[i], h->hole_bytes > 0);
                 else
                         heal_again(&h->heal, now, &h->taken[i]);
+        for (size_t i = 0; i < h->n_pieces && result == -ECANCELED; i++)
+                if (h->pieces[i].op == HANDLE_RELEASE)
+                        (void) spanset_add(&h->let_go, h->pieces[i].span); /* what is left of it */
         if (h->measured && h->mapped_before > h->mapped_at_start)
                 h->counts.bytes += h->mapped_before - h->mapped_at_start;
         h->counts.rounds += h->n_taken > 0;
@@ -184,24 +188,35 @@ static int add_range(Healer *h, size_t range) {
 
 static int start_round(Healer *h) {
         WorkerLane lane = { .n_threads = 1 };
+        HealRange due[HEAL_RANGES_MAX];
+        size_t n_due;
         int r = 0;
 
-        h->n_pieces = h->n_measured = 0;
+        h->n_pieces = h->n_taken = h->n_measured = 0;
+        h->max_level = h->vm->heal_level;
         h->measured = false;
         h->error = 0;
         for (size_t i = 0; i < h->let_go.n && r >= 0; i++)
                 r = add_piece(h, HANDLE_RELEASE, h->let_go.spans[i], 0);
-        spanset_done(&h->let_go);
-        h->n_taken = heal_take(&h->heal, now_usec(h), h->taken);
-        for (size_t i = 0; i < h->n_taken && r >= 0; i++)
-                r = add_range(h, i);
+        n_due = heal_take(&h->heal, now_usec(h), due);
+        for (size_t i = 0; i < n_due && r >= 0; i++) {
+                size_t before = h->n_pieces;
+
+                h->taken[h->n_taken] = due[i];
+                r = add_range(h, h->n_taken);
+                h->n_taken += h->n_pieces > before; /* else nothing of it is ours any more */
+        }
         if (r >= 0 && h->n_pieces == 0)
                 return 0;
         lane.n_pieces = h->n_pieces;
         if (r >= 0)
                 r = worker_start(h->vm->manager->event, &lane, 1, step, on_healed, h, &h->worker);
-        for (size_t i = 0; i < h->n_taken && r < 0; i++)
-                heal_again(&h->heal, now_usec(h), &h->taken[i]);
+        if (r >= 0) {
+                spanset_done(&h->let_go);
+                return 0;
+        }
+        for (size_t i = 0; i < n_due; i++)
+                heal_again(&h->heal, now_usec(h), &due[i]);
         return r;
 }
 

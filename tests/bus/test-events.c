@@ -188,6 +188,12 @@ static void test_not_for_slots(void **state) {
         hole(KVM_GTDP_HOLE_NOTIFIER, 600 * MIB, 4096);
         process(f, 300000);
         assert_string_equal(standin_calls(), "");
+        /* Not even if there is something else to heal, and not for ever. */
+        hole(KVM_GTDP_HOLE_NOTIFIER, 0, 4096);
+        hole(KVM_GTDP_HOLE_NOTIFIER, 600 * MIB, 4096);
+        process(f, 700000);
+        assert_string_equal(standin_calls(), "heal 0x0+0x1000 0\n");
+        assert_property(f, "Heals", 1);
         fixture_stop(f);
 }
 
