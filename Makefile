@@ -3,7 +3,7 @@
 BUILD := build/meson
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-debug check-builds demo deb bench-kernel bench-off bench-dirty-log modules series format clean install-deps
+.PHONY: all check check-kvm-selftests check-debug check-builds demo deb bench-kernel bench-off bench-dirty-log modules series format clean install-deps
 
 all: install-deps
 	@test -e $(BUILD)/build.ninja || meson setup --werror $(BUILD)
@@ -12,6 +12,10 @@ all: install-deps
 # make check SUITES="tree unit": some of them only, see tests/check/run --list
 check: install-deps
 	@tests/check/run $(SUITES)
+
+# hours: all KVM selftests, on both hosts, with allow and force; ARGS="--resume", "--only REGEX", "--shard 1/2"
+check-kvm-selftests: install-deps
+	@tests/kernel/check-kvm-selftests $(ARGS)
 
 # hours, on a kernel with KASAN, lockdep and the like, which it builds first
 check-debug: install-deps
