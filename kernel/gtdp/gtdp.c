@@ -86,12 +86,14 @@ void __kvm_gtdp_flush_slot(struct kvm *kvm, struct kvm_memory_slot *slot)
 }
 
 /* Leaves of [start, end) are about to go.  Called with mmu_lock held for write. */
-void __kvm_gtdp_lose(struct kvm *kvm, gfn_t start, gfn_t end, unsigned int reason)
+void __kvm_gtdp_lose(struct kvm *kvm, gfn_t start, gfn_t end, unsigned int reason,
+		     bool can_yield)
 {
 	struct kvm_gtdp *gtdp = kvm->arch.gtdp;
 
 	if (gtdp)
-		gtdp_lose(kvm, gtdp, start, end, reason, GTDP_YIELD_NONE);
+		gtdp_lose(kvm, gtdp, start, end, reason,
+			  can_yield ? GTDP_YIELD_MMU_LOCK : GTDP_YIELD_NONE);
 }
 
 /*

@@ -20,7 +20,8 @@ void kvm_gtdp_destroy_vm(struct kvm *kvm);
 void __kvm_gtdp_count_fault(struct kvm *kvm, gfn_t gfn, int as_id);
 void __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range);
 void __kvm_gtdp_recheck(struct kvm *kvm, struct kvm_gfn_range *range);
-void __kvm_gtdp_lose(struct kvm *kvm, gfn_t start, gfn_t end, unsigned int reason);
+void __kvm_gtdp_lose(struct kvm *kvm, gfn_t start, gfn_t end, unsigned int reason,
+		     bool can_yield);
 void __kvm_gtdp_lose_all(struct kvm *kvm, unsigned int reason);
 bool __kvm_gtdp_keeps(struct kvm *kvm, struct kvm_mmu_page *root, gfn_t gfn, int level);
 void __kvm_gtdp_start_dirty_log(struct kvm *kvm, const struct kvm_memory_slot *slot);
@@ -44,7 +45,7 @@ static inline void __kvm_gtdp_count_fault(struct kvm *kvm, gfn_t gfn, int as_id)
 static inline void __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range) {}
 static inline void __kvm_gtdp_recheck(struct kvm *kvm, struct kvm_gfn_range *range) {}
 static inline void __kvm_gtdp_lose(struct kvm *kvm, gfn_t start, gfn_t end,
-				   unsigned int reason) {}
+				   unsigned int reason, bool can_yield) {}
 static inline void __kvm_gtdp_lose_all(struct kvm *kvm, unsigned int reason) {}
 static inline bool __kvm_gtdp_keeps(struct kvm *kvm, struct kvm_mmu_page *root, gfn_t gfn,
 				    int level)
@@ -87,12 +88,14 @@ static inline bool kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range)
 
 /*
  * Leaves of a range are about to go, for another reason than a notifier.  Called with
- * mmu_lock held for write, and with kvm->srcu or slots_lock.
+ * mmu_lock held for write, which may be dropped and taken again if @can_yield, and with
+ * kvm->srcu or slots_lock.
  */
-static inline void kvm_gtdp_lose(struct kvm *kvm, gfn_t start, gfn_t end, unsigned int reason)
+static inline void kvm_gtdp_lose(struct kvm *kvm, gfn_t start, gfn_t end, unsigned int reason,
+				 bool can_yield)
 {
 	if (unlikely(kvm_gtdp_attached(kvm)))
-		__kvm_gtdp_lose(kvm, start, end, reason);
+		__kvm_gtdp_lose(kvm, start, end, reason, can_yield);
 }
 
 /* All roots are about to go.  Called with slots_lock held. */

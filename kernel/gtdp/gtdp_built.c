@@ -54,14 +54,14 @@ int gtdp_built_remove(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
 	return r;
 }
 
-/* Is any of it built? */
+/* Is all of it built? */
 bool gtdp_is_built(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
 {
 	MA_STATE(mas, &gtdp->built, start, start);
 	bool built;
 
 	rcu_read_lock();
-	built = mas_find(&mas, end - 1);
+	built = mas_walk(&mas) && mas.last >= end - 1;
 	rcu_read_unlock();
 	return built;
 }
@@ -72,6 +72,10 @@ static void count_leaves(struct kvm_mmu_page *root, gfn_t start, gfn_t end, bool
 {
 	struct tdp_iter iter;
 	gfn_t lo, hi;
+
+	end = min(end, gtdp_root_end(root));
+	if (start >= end)
+		return;
 
 	for_each_tdp_pte(iter, root, start, end) {
 		if (!is_shadow_present_pte(iter.old_spte) ||
@@ -147,7 +151,7 @@ u64 gtdp_mapped_pages(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t *start, gfn_
 			next = min_t(gfn_t, ALIGN(gfn + 1, STATS_BATCH), stop);
 			root = gtdp_get_root(kvm);
 			if (!root)
-				return 0;
+				goto out;
 
 			before = stats.mapped_bytes;
 			rcu_read_lock();
@@ -165,6 +169,7 @@ u64 gtdp_mapped_pages(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t *start, gfn_
 		}
 	}
 
+out:
 	if (last) {
 		*start = first;
 		*end = last;
@@ -193,6 +198,7 @@ static void count_tables(struct kvm *kvm, gfn_t start, gfn_t end, struct kvm_gtd
 	if (!start)
 		count_table(root->spt, stats);
 
+	end = min(end, gtdp_root_end(root));
 	rcu_read_lock();
 	for_each_tdp_pte_min_level(iter, root, PG_LEVEL_2M, start, end) {
 		if (!is_shadow_present_pte(iter.old_spte) ||

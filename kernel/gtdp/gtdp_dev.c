@@ -11,6 +11,7 @@
 #include <linux/module.h>
 #include <linux/poll.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 
 #include "gtdp_internal.h"
@@ -39,8 +40,8 @@ static struct kvm *gtdp_get_vm(struct kvm_gtdp *gtdp)
 	return kvm;
 }
 
-/* How many pins go with mmu_lock held. */
-#define RELEASE_BATCH	(16UL << 20 >> PAGE_SHIFT)
+/* How much RELEASE does before it looks up. */
+#define RELEASE_GFNS	(1UL << 30 >> PAGE_SHIFT)
 
 static int range_check(const struct kvm_gtdp_range *range, u32 flags, bool level)
 {
@@ -74,21 +75,25 @@ static int gtdp_ioctl_release(struct kvm *kvm, struct kvm_gtdp *gtdp,
 			      struct kvm_gtdp_range *range)
 {
 	gfn_t start, end;
-	int r;
+	int r, idx;
 
 	r = range_check(range, 0, false);
 	if (r)
 		return r;
 
 	while (range->size) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+
 		start = range->gpa >> PAGE_SHIFT;
-		end = min(start + (range->size >> PAGE_SHIFT), ALIGN(start + 1, RELEASE_BATCH));
+		end = min(start + (range->size >> PAGE_SHIFT), ALIGN(start + 1, RELEASE_GFNS));
 
 		r = gtdp_built_remove(gtdp, start, end);
-		if (!r)
-			r = gtdp_pin_release(gtdp, kvm, start, end);
 		if (r)
 			return r;
+		idx = srcu_read_lock(&kvm->srcu);
+		gtdp_pin_release(kvm, gtdp, start, end);
+		srcu_read_unlock(&kvm->srcu, idx);
 
 		range->gpa += (end - start) << PAGE_SHIFT;
 		range->size -= (end - start) << PAGE_SHIFT;
@@ -304,9 +309,10 @@ static void gtdp_detach(struct kvm *kvm, struct kvm_gtdp *gtdp)
 	mutex_lock(&kvm->slots_lock);
 	gtdp->has_handle = false;
 	if (!gtdp->forced) {
+		/* Nobody builds any more. */
+		gtdp_pin_release(kvm, gtdp, 0, kvm_mmu_max_gfn() + 1);
 		write_lock(&kvm->mmu_lock);
 		WRITE_ONCE(kvm->arch.gtdp, NULL);
-		gtdp_unmap_in_progress(kvm, gtdp);
 		write_unlock(&kvm->mmu_lock);
 	}
 	mutex_unlock(&kvm->slots_lock);
@@ -379,9 +385,10 @@ static struct kvm_gtdp *gtdp_claim(struct kvm *kvm, u32 flags)
 	kref_get(&gtdp->kref);
 	if (new) {
 		gtdp->pin_limit = new->pin_limit;
+		/* What came before this handle is not its business. */
 		spin_lock(&gtdp->event_lock);
-		if (!gtdp->events)
-			swap(gtdp->events, new->events);
+		swap(gtdp->events, new->events);
+		gtdp->nr_events = 0;
 		spin_unlock(&gtdp->event_lock);
 	}
 	mutex_unlock(&kvm->slots_lock);

@@ -138,6 +138,7 @@ ssize_t gtdp_read_events(struct kvm_gtdp *gtdp, char __user *buf, size_t count, 
 	if (count < sizeof(*events))
 		return -EINVAL;
 
+again:
 	while (!gtdp_has_events(gtdp)) {
 		if (READ_ONCE(gtdp->gone))
 			return 0;
@@ -157,6 +158,8 @@ ssize_t gtdp_read_events(struct kvm_gtdp *gtdp, char __user *buf, size_t count, 
 			return done ?: -EFAULT;
 		done += n * sizeof(*events);
 	}
-	/* Somebody else was faster. */
-	return done ?: (nonblock ? -EAGAIN : 0);
+	/* Somebody else was faster? */
+	if (!done)
+		goto again;
+	return done;
 }

@@ -134,7 +134,6 @@ struct page *gtdp_pin_peek(struct kvm_gtdp *gtdp, gfn_t gfn, gfn_t end, gfn_t *n
 void gtdp_pin_extend(struct kvm_gtdp *gtdp, gfn_t *start, gfn_t *end);
 void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t end,
 		   enum gtdp_yield yield);
-int gtdp_pin_release(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t end);
 void gtdp_pin_drop_all(struct kvm_gtdp *gtdp, struct kvm *kvm);
 void gtdp_pin_undo(struct gtdp_build *b, int nr);
 
@@ -147,7 +146,7 @@ bool gtdp_has_events(struct kvm_gtdp *gtdp);
 ssize_t gtdp_read_events(struct kvm_gtdp *gtdp, char __user *buf, size_t count, bool nonblock);
 
 /* gtdp_notify.c */
-void gtdp_unmap_in_progress(struct kvm *kvm, struct kvm_gtdp *gtdp);
+void gtdp_pin_release(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t start, gfn_t end);
 
 /* gtdp_split.c */
 int gtdp_split(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_range *range,

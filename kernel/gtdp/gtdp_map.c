@@ -177,10 +177,12 @@ static int replace_table(struct fill *f, struct tdp_iter *iter, int i, u64 old, 
 	it.gfn = f->gfn + i * KVM_PAGES_PER_HPAGE(f->level);
 	it.sptep = iter->sptep + i;
 	it.old_spte = old;
-	r = kvm_tdp_mmu_set_spte_atomic(f->kvm, &it, new);
-	if (!r)
-		kvm_flush_remote_tlbs_gfn(f->kvm, it.gfn, f->level);
-	return r ? -EAGAIN : 0;
+	r = kvm_tdp_mmu_replace_table(&it, new);
+	if (r)
+		return -EAGAIN;
+	kvm_flush_remote_tlbs_gfn(f->kvm, it.gfn, f->level);
+	kvm_tdp_mmu_table_replaced(f->kvm, it.gfn, old, new, f->level);
+	return 0;
 }
 
 /* Set entries of a table that is in use.  Returns how many are as wanted, or an error. */

@@ -12,16 +12,21 @@
  * become of it.  What is as it was before stays, the rest is unmapped, counted as a
  * hole, and only then unpinned.
  *
+ * Migration and reclaim unmap a page first, and see the pin when the notifier is over:
+ * such a page, too, is mapped only because it is pinned.
+ *
  * Three rules make that hold:
- * - nobody lets go of a pin in a range that is being changed, unless the range has
- *   been unmapped (gtdp_pin_release(), gtdp_unmap_in_progress(), take());
- * - nobody maps or records a pin in such a range (stale() in gtdp_build.c);
+ * - nobody lets go of a pin, unless the owner has the page mapped and no change is in
+ *   progress, or the range has been unmapped (gtdp_pin_release(), take());
+ * - nobody maps or records a pin in a range that is being changed (stale() in
+ *   gtdp_build.c);
  * - a pinned huge page is unmapped and unpinned as a whole.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
+#include <linux/sched/mm.h>
 #include <linux/swap.h>
 #include <linux/swapops.h>
 #include <linux/userfaultfd_k.h>
@@ -42,7 +47,9 @@ static void take(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gfn_range *r
 	enum gtdp_yield yield = range->may_block ? GTDP_YIELD_MMU_LOCK : GTDP_YIELD_NONE;
 	struct kvm_gfn_range part = *range;
 
+	/* What goes with the range must stay unmapped as long as it does. */
 	gtdp_pin_extend(gtdp, &start, &end);
+	kvm_mmu_invalidate_range_add(kvm, start, end);
 	gtdp_lose(kvm, gtdp, start, end, KVM_GTDP_HOLE_NOTIFIER, yield);
 
 	part.start = start;
@@ -51,6 +58,19 @@ static void take(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gfn_range *r
 		kvm_flush_remote_tlbs(kvm);
 
 	gtdp_pin_drop(gtdp, kvm, start, end, yield);
+}
+
+/* If somebody waits, take what is found so far, [first, gfn), and let him. */
+static gfn_t make_way(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gfn_range *range,
+		      gfn_t first, gfn_t gfn)
+{
+	if (!range->may_block || (!need_resched() && !rwlock_needbreak(&kvm->mmu_lock)))
+		return first;
+
+	if (first < gfn)
+		take(kvm, gtdp, range, first, gfn);
+	cond_resched_rwlock_write(&kvm->mmu_lock);
+	return gfn;
 }
 
 /* A change is announced.  Called with mmu_lock held for write. */
@@ -64,6 +84,7 @@ void __kvm_gtdp_unmap(struct kvm *kvm, struct kvm_gfn_range *range)
 
 	/* [first, gfn) is not pinned. */
 	for (gfn = first; may_be_kept(range->arg.event) && gfn < range->end; gfn = next) {
+		first = make_way(kvm, gtdp, range, first, gfn);
 		if (!gtdp_pin_peek(gtdp, gfn, range->end, &next, &huge))
 			continue;
 		if (first < gfn)
@@ -84,29 +105,35 @@ struct host_entry {
 	bool protnone;
 };
 
+/* Does the file of a shared mapping have the page, which nobody has mapped any more? */
+static bool in_file(struct vm_area_struct *vma, unsigned long hva, struct page *page)
+{
+	struct folio *folio = page_folio(page);
+
+	return vma->vm_flags & VM_SHARED && vma->vm_file && !is_vm_hugetlb_page(vma) &&
+	       !PageHWPoison(page) && READ_ONCE(folio->mapping) == vma->vm_file->f_mapping &&
+	       folio->index + folio_page_idx(folio, page) == linear_page_index(vma, hva);
+}
+
 /*
- * Is it shared memory that the owner will find writable at @hva when it faults, and, if
- * the page is asked for, will it be the same?  Whoever changes VMAs holds mmap_lock for
- * write.
+ * Will the owner find the page at @hva, and be able to write to it, when it takes a
+ * fault there?  Whoever changes VMAs holds mmap_lock for write.
  */
-static bool shared_same(struct mm_struct *mm, unsigned long hva, struct page *page)
+static bool same_after_fault(struct mm_struct *mm, unsigned long hva, struct page *page,
+			     bool mapped)
 {
 	struct vm_area_struct *vma;
-	struct folio *folio;
 	bool same;
 
 	if (!mmap_read_trylock(mm))
 		return false;
 
 	vma = vma_lookup(mm, hva);
-	same = vma && (vma->vm_flags & (VM_SHARED | VM_WRITE)) == (VM_SHARED | VM_WRITE) &&
-	       !userfaultfd_armed(vma);
-	if (same && page) {
-		folio = page_folio(page);
-		same = vma->vm_file && !is_vm_hugetlb_page(vma) && !PageHWPoison(page) &&
-		       READ_ONCE(folio->mapping) == vma->vm_file->f_mapping &&
-		       folio->index + folio_page_idx(folio, page) == linear_page_index(vma, hva);
-	}
+	same = vma && vma->vm_flags & VM_WRITE && !userfaultfd_armed(vma);
+	if (same && mapped)
+		same = vma->vm_flags & VM_SHARED || (PageAnon(page) && PageAnonExclusive(page));
+	else if (same)
+		same = in_file(vma, hva, page);
 
 	mmap_read_unlock(mm);
 	return same;
@@ -114,14 +141,17 @@ static bool shared_same(struct mm_struct *mm, unsigned long hva, struct page *pa
 
 /* Does the entry map @pfn so that the owner can write to it, if only after a fault? */
 static bool entry_same(struct mm_struct *mm, unsigned long hva, struct host_entry e,
-		       unsigned long pfn)
+		       unsigned long pfn, bool now)
 {
 	bool hinted = e.protnone;
 	swp_entry_t swp;
 
+	if (now)
+		return e.present && e.pfn == pfn;
+
 	/* Reclaim unmaps a page before it sees that there is no point in it. */
 	if (!e.val)
-		return current->flags & PF_MEMALLOC && shared_same(mm, hva, e.page);
+		return current->flags & PF_MEMALLOC && same_after_fault(mm, hva, e.page, false);
 
 	if (!e.present) {
 		/* Under migration, which the pin will make fail? */
@@ -136,12 +166,15 @@ static bool entry_same(struct mm_struct *mm, unsigned long hva, struct host_entr
 		return false;
 
 	/* NUMA balancing wants to see who uses the page, or did before a migration. */
-	return hinted ? shared_same(mm, hva, NULL) : e.writable;
+	return hinted ? same_after_fault(mm, hva, pfn_to_page(pfn), true) : e.writable;
 }
 
 /*
  * How many of the @nr pages from @page on does the owner have mapped at @hva, writable
  * as they must have been when they were pinned?
+ *
+ * With @now it must be mapped, otherwise it may be about to be.  If none is, *@gone are
+ * not.
  *
  * This looks at no page but at its number only.  The page tables stay: whoever has
  * changed them, and waits for the end of this notifier, holds mmap_lock, the VMA's lock
@@ -149,13 +182,13 @@ static bool entry_same(struct mm_struct *mm, unsigned long hva, struct host_entr
  * huge page replaces are freed after a grace period or wait for an interrupt.
  */
 static unsigned long still_mapped(struct mm_struct *mm, unsigned long hva, struct page *page,
-				  unsigned long nr)
+				  unsigned long nr, bool now, unsigned long *gone)
 {
-	unsigned long pfn = page_to_pfn(page), size, flags, n = 0;
+	unsigned long pfn = page_to_pfn(page), size = PUD_SIZE, flags, n = 0;
 	struct host_entry e = { .page = page };
+	pud_t *pudp, pud;
 	pgd_t *pgdp;
 	p4d_t *p4dp;
-	pud_t pud;
 	pmd_t pmd;
 	pte_t *ptep, pte;
 
@@ -168,11 +201,11 @@ static unsigned long still_mapped(struct mm_struct *mm, unsigned long hva, struc
 	if (p4d_none(READ_ONCE(*p4dp)))
 		goto out;
 
-	pud = READ_ONCE(*pud_offset(p4dp, hva));
+	pudp = pud_offset(p4dp, hva);
+	pud = READ_ONCE(*pudp);
 	if (pud_none(pud))
 		goto out;
 	if (!pud_present(pud) || pud_leaf(pud)) {
-		size = PUD_SIZE;
 		e.val = pud_val(pud);
 		e.pfn = pud_pfn(pud);
 		e.present = pud_present(pud);
@@ -180,9 +213,12 @@ static unsigned long still_mapped(struct mm_struct *mm, unsigned long hva, struc
 		goto leaf;
 	}
 
+	size = PMD_SIZE;
 	pmd = READ_ONCE(*pmd_offset(&pud, hva));
+	/* A table that processes share may have been taken away. */
+	if (pud_val(READ_ONCE(*pudp)) != pud_val(pud))
+		goto out;
 	if (!pmd_present(pmd) || pmd_leaf(pmd)) {
-		size = PMD_SIZE;
 		e.val = pmd_val(pmd);
 		e.pfn = pmd_pfn(pmd);
 		e.present = pmd_present(pmd);
@@ -191,6 +227,7 @@ static unsigned long still_mapped(struct mm_struct *mm, unsigned long hva, struc
 		goto leaf;
 	}
 
+	size = PAGE_SIZE;
 	ptep = pte_offset_kernel(&pmd, hva);
 	for (; n < nr; n++, ptep++, hva += PAGE_SIZE) {
 		if (n && !(hva & ~PMD_MASK))
@@ -202,12 +239,12 @@ static unsigned long still_mapped(struct mm_struct *mm, unsigned long hva, struc
 		e.present = pte_present(pte);
 		e.writable = pte_write(pte);
 		e.protnone = pte_protnone(pte);
-		if (!entry_same(mm, hva, e, pfn + n))
+		if (!entry_same(mm, hva, e, pfn + n, now))
 			break;
 	}
 	goto out;
 leaf:
-	if (entry_same(mm, hva, e, pfn - ((hva & (size - 1)) >> PAGE_SHIFT)))
+	if (entry_same(mm, hva, e, pfn - ((hva & (size - 1)) >> PAGE_SHIFT), now))
 		n = min(nr, (ALIGN(hva + 1, size) - hva) >> PAGE_SHIFT);
 	/* What was asked is about this folio only. */
 	if (n && !e.val)
@@ -215,6 +252,8 @@ leaf:
 					    folio_page_idx(page_folio(page), page));
 out:
 	local_irq_restore(flags);
+	if (!n)
+		*gone = min(nr, (ALIGN(hva + 1, size) - hva) >> PAGE_SHIFT);
 	return n;
 }
 
@@ -227,7 +266,7 @@ void __kvm_gtdp_recheck(struct kvm *kvm, struct kvm_gfn_range *range)
 {
 	struct kvm_gtdp *gtdp = kvm->arch.gtdp;
 	gfn_t gfn, next, first = range->start;
-	unsigned long n;
+	unsigned long n, gone;
 	struct page *page;
 	bool huge;
 
@@ -236,12 +275,13 @@ void __kvm_gtdp_recheck(struct kvm *kvm, struct kvm_gfn_range *range)
 
 	/* [first, gfn) was pinned, and is no longer what it was. */
 	for (gfn = first; gfn < range->end; gfn = next) {
+		first = make_way(kvm, gtdp, range, first, gfn);
 		page = gtdp_pin_peek(gtdp, gfn, range->end, &next, &huge);
 		if (page) {
 			n = still_mapped(kvm->mm, __gfn_to_hva_memslot(range->slot, gfn), page,
-					 next - gfn);
+					 next - gfn, false, &gone);
 			if (!n) {
-				next = huge ? next : gfn + 1;
+				next = huge ? next : gfn + gone;
 				continue;
 			}
 			next = gfn + n;
@@ -251,35 +291,104 @@ void __kvm_gtdp_recheck(struct kvm *kvm, struct kvm_gfn_range *range)
 		if (first < gfn)
 			take(kvm, gtdp, range, first, gfn);
 		first = next;
-
-		if (range->may_block && (need_resched() || rwlock_needbreak(&kvm->mmu_lock)))
-			cond_resched_rwlock_write(&kvm->mmu_lock);
 	}
 	if (first < range->end)
 		take(kvm, gtdp, range, first, range->end);
 }
 
-/*
- * The VM loses its global mapping: what is mapped only because it is pinned must not
- * outlive the pins.  Called with slots_lock, and with mmu_lock held for write.
- */
-void gtdp_unmap_in_progress(struct kvm *kvm, struct kvm_gtdp *gtdp)
+/* Does the owner have all that is pinned in [start, end) mapped, right now? */
+static bool all_mapped(struct kvm *kvm, struct kvm_gtdp *gtdp,
+		       const struct kvm_memory_slot *slot, gfn_t start, gfn_t end)
 {
-	gfn_t start = kvm->mmu_invalidate_range_start, end = kvm->mmu_invalidate_range_end;
-	struct kvm_memslot_iter iter;
+	gfn_t gfn, next;
+	struct page *page;
+	unsigned long n, gone;
+	bool huge;
 
-	if (!kvm->mmu_invalidate_in_progress || start >= end)
+	for (gfn = start; gfn < end; gfn = next) {
+		page = gtdp_pin_peek(gtdp, gfn, end, &next, &huge);
+		if (!page)
+			continue;
+		n = still_mapped(kvm->mm, __gfn_to_hva_memslot(slot, gfn), page, next - gfn, true,
+				 &gone);
+		if (!n)
+			return false;
+		next = gfn + n;
+	}
+	return true;
+}
+
+static void unmap_for_release(struct kvm *kvm, struct kvm_memory_slot *slot, gfn_t start,
+			      gfn_t end)
+{
+	struct kvm_gfn_range range = {
+		.slot = slot,
+		.start = start,
+		.end = end,
+	};
+
+	kvm_mmu_invalidate_begin(kvm);
+	kvm_mmu_invalidate_range_add(kvm, start, end);
+	if (__kvm_unmap_gfn_range(kvm, &range))
+		kvm_flush_remote_tlbs(kvm);
+	kvm_mmu_invalidate_end(kvm);
+}
+
+static void release_in_slot(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_memory_slot *slot,
+			    gfn_t start, gfn_t end)
+{
+	bool mapped;
+
+	read_lock(&kvm->mmu_lock);
+	gtdp_pin_extend(gtdp, &start, &end);
+	mapped = !gtdp_in_progress(kvm, start, end) && all_mapped(kvm, gtdp, slot, start, end);
+	if (mapped)
+		gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_NONE);
+	read_unlock(&kvm->mmu_lock);
+	if (mapped)
 		return;
 
+	write_lock(&kvm->mmu_lock);
 	gtdp_pin_extend(gtdp, &start, &end);
-	kvm_for_each_memslot_in_gfn_range(&iter, kvm_memslots(kvm), start, end) {
-		struct kvm_gfn_range range = {
-			.slot = iter.slot,
-			.start = max(start, iter.slot->base_gfn),
-			.end = min(end, iter.slot->base_gfn + iter.slot->npages),
-		};
+	unmap_for_release(kvm, slot, start, end);
+	gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_NONE);
+	write_unlock(&kvm->mmu_lock);
+}
 
-		if (__kvm_unmap_gfn_range(kvm, &range))
-			kvm_flush_remote_tlbs(kvm);
+/* How much is released with mmu_lock held. */
+#define RELEASE_BATCH	(16UL << 20 >> PAGE_SHIFT)
+
+/*
+ * Let the pins of [start, end) go while the VM runs: its leaves stay.  But where the pin
+ * is all that keeps the page, they must not: the owner's mapping is being changed, or the
+ * page is under migration or reclaim, which have unmapped it and are yet to see the pin.
+ * No notifier would tell when they go on.  Called with slots_lock or kvm->srcu held.
+ */
+void gtdp_pin_release(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
+{
+	struct mm_struct *mm = kvm->mm;
+	struct kvm_memslot_iter iter;
+	gfn_t gfn, next, stop;
+	/* Without users no vCPU runs, and all leaves go before the pages do. */
+	bool alive = mmget_not_zero(mm);
+
+	if (!alive) {
+		gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_SLEEP);
+		return;
 	}
+
+	kvm_for_each_memslot_in_gfn_range(&iter, kvm_memslots(kvm), start, end) {
+		if (!gtdp_is_user_slot(iter.slot))
+			continue;
+		stop = min(end, iter.slot->base_gfn + iter.slot->npages);
+		for (gfn = max(start, iter.slot->base_gfn); gfn < stop; gfn = next) {
+			next = min(stop, ALIGN(gfn + 1, RELEASE_BATCH));
+			/* Keeps the owner's page tables. */
+			mmap_read_lock(mm);
+			release_in_slot(kvm, gtdp, iter.slot, gfn, next);
+			mmap_read_unlock(mm);
+			cond_resched();
+		}
+	}
+	mmput_async(mm);
 }

@@ -2,10 +2,10 @@
 /*
  * The pins of a global mapping, by gfn.
  *
- * A pin record says: this page is what the owner has mapped at the gfn's hva,
- * and it is pinned.  It is true while it is there and no change of the owner's
- * mapping is in progress, because every change goes through an MMU notifier, which
- * drops the record in the end if the page is no longer there (gtdp_notify.c).
+ * A pin record says: this page is what the owner has mapped at the gfn's hva, or
+ * will have again, and it is pinned.  It is true while it is there and no change of
+ * the owner's mapping is in progress, because every change goes through an MMU
+ * notifier, which drops the record in the end if the page has gone (gtdp_notify.c).
  *
  * The records have the shape of page tables: an xarray by 1 GiB of directories,
  * with an entry per 2 MiB that is one pinned huge page (tagged) or a table of
@@ -14,9 +14,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/delay.h>
 #include <linux/mm.h>
-#include <linux/sched/signal.h>
 
 #include "gtdp_internal.h"
 
@@ -316,20 +314,54 @@ static void record_4k(struct gtdp_build *b, struct gtdp_pin_dir *dir, gfn_t gfn,
 	account(b->gtdp, b->kvm, delta);
 }
 
+/* Is what this step has found recorded, and so has not pinned itself, still there? */
+static bool still_recorded(struct gtdp_build *b, gfn_t gfn, int nr, int level)
+{
+	gfn_t step = KVM_PAGES_PER_HPAGE(level);
+	struct gtdp_pin_table *table;
+	unsigned long i, ent;
+	struct page *page;
+	int at;
+
+	for_each_clear_bit(i, b->own, nr) {
+		ent = pin_entry(b->gtdp, gfn + i * step, &at);
+		if (ent & PIN_HUGE) {
+			page = (struct page *)(ent & ~PIN_HUGE) +
+			       ((gfn + i * step) & (KVM_PAGES_PER_HPAGE(at) - 1));
+		} else {
+			table = (struct gtdp_pin_table *)ent;
+			page = ent && level == PG_LEVEL_4K ?
+			       table->page[(gfn + i) & (SPTE_ENT_PER_PAGE - 1)] : NULL;
+		}
+		if (page != b->pages->page[i])
+			return false;
+	}
+	return true;
+}
+
 /*
  * Record the pins of @nr leaves, called with mmu_lock held, so that a notifier
  * that comes later finds them.  What stays in b->own was recorded by somebody
  * else before, and is for the caller to undo.
  *
- * Returns -EAGAIN if the directory was taken away since gtdp_pin_prepare().
+ * Returns -EAGAIN if the directory was taken away since gtdp_pin_prepare(), or a pin
+ * that was there since gtdp_pin_lookup().
  */
 int gtdp_pin_record(struct gtdp_build *b, gfn_t gfn, int nr, int level)
 {
 	struct kvm_gtdp *gtdp = b->gtdp;
+	bool same = true;
 	void *dir;
 
 	lockdep_assert_held(&b->kvm->mmu_lock);
 
+	if (!bitmap_full(b->own, nr)) {
+		spin_lock(&gtdp->pin_lock);
+		same = still_recorded(b, gfn, nr, level);
+		spin_unlock(&gtdp->pin_lock);
+	}
+	if (!same)
+		return -EAGAIN;
 	if (bitmap_empty(b->own, nr))
 		return 0;
 	if (level == PG_LEVEL_1G)
@@ -454,30 +486,6 @@ void gtdp_pin_drop(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t en
 	}
 
 	account(gtdp, kvm, -nr);
-}
-
-/*
- * Let the pins of [start, end) go while the VM runs.  A range that is being changed is
- * mapped only because it is pinned: wait until that is over.
- */
-int gtdp_pin_release(struct kvm_gtdp *gtdp, struct kvm *kvm, gfn_t start, gfn_t end)
-{
-	gfn_t lo = start, hi = end;
-
-	for (;;) {
-		read_lock(&kvm->mmu_lock);
-		gtdp_pin_extend(gtdp, &lo, &hi);
-		if (!gtdp_in_progress(kvm, lo, hi))
-			break;
-		read_unlock(&kvm->mmu_lock);
-		if (signal_pending(current))
-			return -EINTR;
-		usleep_range(100, 500);
-	}
-	gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_NONE);
-	read_unlock(&kvm->mmu_lock);
-	cond_resched();
-	return 0;
 }
 
 /* Let all pins go, and the records.  Nobody builds any more. */

@@ -7,6 +7,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/delay.h>
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -18,9 +19,12 @@
 /* How much is done in one go, with the lock held: one table of the level above. */
 #define BATCH_GFNS	KVM_PAGES_PER_HPAGE(PG_LEVEL_1G)
 
+/* A vCPU may have mapped device memory, which has no node and no struct page. */
 static int spte_nid(u64 spte)
 {
-	return page_to_nid(pfn_to_page(spte_to_pfn(spte)));
+	kvm_pfn_t pfn = spte_to_pfn(spte);
+
+	return pfn_valid(pfn) ? page_to_nid(pfn_to_page(pfn)) : numa_mem_id();
 }
 
 /* Split until @spares run out.  Returns -EAGAIN then, with *@nid where the next go. */
@@ -29,7 +33,7 @@ static int split_locked(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t start, gfn
 {
 	struct kvm_mmu_page *root, *sp;
 	struct tdp_iter iter;
-	int r = 0;
+	int r = 0, done = 0;
 
 	root = gtdp_get_root(kvm);
 	if (!root)
@@ -45,8 +49,8 @@ retry:
 			continue;
 
 		*nid = spte_nid(iter.old_spte);
-		if (!spares->nr || spares->nid != *nid || need_resched() ||
-		    rwlock_needbreak(&kvm->mmu_lock)) {
+		if (!spares->nr || spares->nid != *nid ||
+		    (done && (need_resched() || rwlock_needbreak(&kvm->mmu_lock)))) {
 			r = -EAGAIN;
 			break;
 		}
@@ -56,6 +60,7 @@ retry:
 		if (kvm_tdp_mmu_split_huge_page(kvm, &iter, sp))
 			goto retry;
 		spares->nr--;
+		done++;
 		atomic64_inc(&gtdp->split_leaves);
 		atomic64_inc(&kvm->stat.gtdp_split_leaves);
 	}
@@ -113,6 +118,10 @@ static kvm_pfn_t collapsible(struct kvm *kvm, const struct kvm_memory_slot *slot
 	if (!pfn || pfn & (KVM_PAGES_PER_HPAGE(iter->level) - 1))
 		return 0;
 
+	/* The template is for memory.  A device's is of another type. */
+	if (!pfn_valid(pfn) || PageReserved(pfn_to_page(pfn)))
+		return 0;
+
 	for (i = 0; i < SPTE_ENT_PER_PAGE; i++) {
 		spte = READ_ONCE(sp->spt[i]);
 		if (!is_shadow_present_pte(spte) || !is_last_spte(spte, iter->level - 1) ||
@@ -125,31 +134,61 @@ static kvm_pfn_t collapsible(struct kvm *kvm, const struct kvm_memory_slot *slot
 	return pfn;
 }
 
+/* A table that a leaf has taken the place of, and that vCPUs may still walk. */
+struct replaced {
+	gfn_t gfn;
+	u64 old_spte;
+	u64 new_spte;
+};
+
+#define MAX_REPLACED	32
+
+/* Flush, so that nobody is in the tables any more, and only then take them apart. */
+static void free_replaced(struct kvm *kvm, struct kvm_gtdp *gtdp, struct replaced *replaced,
+			  int nr, int level)
+{
+	gfn_t size = KVM_PAGES_PER_HPAGE(level);
+	int i;
+
+	if (!nr)
+		return;
+
+	kvm_flush_remote_tlbs_range(kvm, replaced[0].gfn,
+				    replaced[nr - 1].gfn + size - replaced[0].gfn);
+	for (i = 0; i < nr; i++)
+		kvm_tdp_mmu_table_replaced(kvm, replaced[i].gfn, replaced[i].old_spte,
+					   replaced[i].new_spte, level);
+	atomic64_add(nr, &gtdp->collapsed_leaves);
+	atomic64_add(nr, &kvm->stat.gtdp_collapsed_leaves);
+}
+
 /*
  * Collapse tables below entries of @level.  Called with kvm->srcu held, so that the slot
- * is what it says.  The tables that go are freed after the flush at the end of the batch:
- * they wait for RCU.
+ * is what it says.  Returns false if it has to be tried again.
  */
-static void collapse_level(struct kvm *kvm, struct kvm_gtdp *gtdp,
+static bool collapse_level(struct kvm *kvm, struct kvm_gtdp *gtdp,
 			   const struct kvm_memory_slot *slot, gfn_t start, gfn_t end, int level)
 {
+	struct replaced replaced[MAX_REPLACED];
 	gfn_t size = KVM_PAGES_PER_HPAGE(level);
 	union kvm_mmu_page_role role;
 	struct kvm_mmu_page *root;
-	bool flush = false;
 	struct tdp_iter iter;
 	kvm_pfn_t pfn;
+	bool done;
 	u64 spte;
+	int nr = 0;
 
 	start = ALIGN(start, size);
 	end = ALIGN_DOWN(end, size);
 	if (start >= end)
-		return;
+		return true;
 
 	read_lock(&kvm->mmu_lock);
 	root = gtdp_get_root(kvm);
 	/* What is being changed may be mapped only because it is pinned. */
-	if (!root || gtdp_in_progress(kvm, start, end) || end > gtdp_root_end(root))
+	done = !gtdp_in_progress(kvm, start, end);
+	if (!done || !root || end > gtdp_root_end(root))
 		goto out;
 
 	role = gtdp_root_role(kvm);
@@ -165,20 +204,62 @@ static void collapse_level(struct kvm *kvm, struct kvm_gtdp *gtdp,
 		if (!pfn)
 			continue;
 
-		spte = gtdp_leaf_template(kvm, slot, role, iter.gfn, level);
+		replaced[nr].gfn = iter.gfn;
+		replaced[nr].old_spte = iter.old_spte;
+		spte = gtdp_leaf_template(kvm, slot, role, iter.gfn, level) | pfn << PAGE_SHIFT;
+		replaced[nr].new_spte = spte;
 		/* Whoever was faster has seen to it. */
-		if (kvm_tdp_mmu_set_spte_atomic(kvm, &iter, spte | pfn << PAGE_SHIFT))
+		if (kvm_tdp_mmu_replace_table(&iter, spte))
 			continue;
-		flush = true;
-		atomic64_inc(&gtdp->collapsed_leaves);
-		atomic64_inc(&kvm->stat.gtdp_collapsed_leaves);
+		if (++nr == MAX_REPLACED) {
+			free_replaced(kvm, gtdp, replaced, nr, level);
+			nr = 0;
+		}
 	}
-	if (flush)
-		kvm_flush_remote_tlbs_range(kvm, start, end - start);
+	free_replaced(kvm, gtdp, replaced, nr, level);
 	rcu_read_unlock();
 out:
 	if (root)
 		kvm_tdp_mmu_put_root(kvm, root);
+	read_unlock(&kvm->mmu_lock);
+	cond_resched();
+	return done;
+}
+
+/* As collapse_level(), but what is being changed gets a while to be over. */
+static void collapse(struct kvm *kvm, struct kvm_gtdp *gtdp, const struct kvm_memory_slot *slot,
+		     gfn_t start, gfn_t end, int level)
+{
+	int i;
+
+	for (i = 0; i < 16 && !collapse_level(kvm, gtdp, slot, start, end, level); i++)
+		usleep_range(100, 500);
+}
+
+/* Give leaves back the write access that dirty logging has taken from them. */
+static void make_writable(struct kvm *kvm, gfn_t start, gfn_t end)
+{
+	struct kvm_mmu_page *root;
+	struct tdp_iter iter;
+	u64 old;
+
+	read_lock(&kvm->mmu_lock);
+	root = gtdp_get_root(kvm);
+	if (root) {
+		rcu_read_lock();
+		for_each_tdp_pte(iter, root, start, min(end, gtdp_root_end(root))) {
+			old = iter.old_spte;
+			if (!is_shadow_present_pte(old) || !is_last_spte(old, iter.level) ||
+			    is_access_track_spte(old) || is_writable_pte(old) ||
+			    !is_mmu_writable_spte(old))
+				continue;
+			/* If it has changed, its next write finds out. */
+			try_cmpxchg64(rcu_dereference(iter.sptep), &old,
+				      old | PT_WRITABLE_MASK | spte_shadow_dirty_mask(old));
+		}
+		rcu_read_unlock();
+		kvm_tdp_mmu_put_root(kvm, root);
+	}
 	read_unlock(&kvm->mmu_lock);
 	cond_resched();
 }
@@ -195,12 +276,14 @@ static void collapse_in_slot(struct kvm *kvm, struct kvm_gtdp *gtdp,
 		return;
 
 	/* From small to large; few tables at a time, not to hold the lock for long. */
-	for (gfn = start; gfn < end && top >= PG_LEVEL_2M; gfn = next) {
+	for (gfn = start; gfn < end; gfn = next) {
 		next = min(end, ALIGN(gfn + 1, 64 * KVM_PAGES_PER_HPAGE(PG_LEVEL_2M)));
-		collapse_level(kvm, gtdp, slot, gfn, next, PG_LEVEL_2M);
+		if (top >= PG_LEVEL_2M)
+			collapse(kvm, gtdp, slot, gfn, next, PG_LEVEL_2M);
+		make_writable(kvm, gfn, next);
 	}
 	if (top >= PG_LEVEL_1G)
-		collapse_level(kvm, gtdp, slot, start, end, PG_LEVEL_1G);
+		collapse(kvm, gtdp, slot, start, end, PG_LEVEL_1G);
 }
 
 static void collapse_batch(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t start, gfn_t end,

@@ -105,8 +105,10 @@ struct kvm_gtdp_slots {
  * BUILD maps [gpa, gpa + size) writable at the largest leaf that the backing,
  * the slot's alignment and max_level (0: no limit) allow, and pins the memory.
  * The range must be covered by memory slots; read-only slots are skipped.
- * Memory is faulted in as if its owner had written to it, unless PRESENT.  A
- * leaf that is there already and larger than max_level stays: see SPLIT.
+ * Memory is faulted in as if its owner had written to it, unless PRESENT: then only
+ * what is there is mapped, which is what the owner has mapped writable, and what
+ * the file of a shared mapping has (if no userfaultfd watches it).  A leaf that is
+ * there already and larger than max_level stays: see SPLIT.
  *
  * RELEASE lets the pins of [gpa, gpa + size) go.  Leaves stay until somebody
  * else takes them away; the range is no longer counted as built.  A huge page
@@ -121,7 +123,8 @@ struct kvm_gtdp_slots {
  * without a gap and writable, and whose memory is contiguous there and in the
  * owner's page tables, become one leaf of up to max_level (0: no limit).  What
  * cannot be collapsed (dirty logging, write tracking, NX huge pages) stays as it
- * is, and is no error.  Nothing is unmapped.  Flags must be zero.
+ * is, and is no error.  Leaves get write access back that dirty logging has taken.
+ * Nothing is unmapped.  Flags must be zero.
  *
  * EINVAL	gpa or size unaligned or size zero, gpa + size overflows or
  *		exceeds the guest-physical address space, bad flag or level
