@@ -60,6 +60,7 @@ void gtdp_bed_heal(struct gtdp_bed *bed, u32 flags);
 int gtdp_events(int fd, struct kvm_gtdp_event *events, int max);
 void gtdp_drain_events(int fd);
 
+u64 gtdp_find_number(const char *path, const char *format);
 u64 gtdp_vmstat(const char *name);
 u64 gtdp_read_number(const char *path);
 int gtdp_write_file(const char *path, const char *text);

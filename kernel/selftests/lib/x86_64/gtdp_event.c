@@ -40,7 +40,8 @@ void gtdp_drain_events(int fd)
 		;
 }
 
-static u64 find_number(const char *path, const char *format)
+/* The first number of a file that scanf() finds by @format, or -1. */
+u64 gtdp_find_number(const char *path, const char *format)
 {
 	char line[256];
 	u64 value = -1ull;
@@ -61,19 +62,19 @@ u64 gtdp_vmstat(const char *name)
 	char format[80];
 
 	snprintf(format, sizeof(format), "%s %%lu", name);
-	return find_number("/proc/vmstat", format);
+	return gtdp_find_number("/proc/vmstat", format);
 }
 
 /* The number that a file starts with, or -1. */
 u64 gtdp_read_number(const char *path)
 {
-	return find_number(path, "%lu");
+	return gtdp_find_number(path, "%lu");
 }
 
 /* In bytes. */
 u64 gtdp_swap_free(void)
 {
-	return find_number("/proc/meminfo", "SwapFree: %lu kB") * SZ_1K;
+	return gtdp_find_number("/proc/meminfo", "SwapFree: %lu kB") * SZ_1K;
 }
 
 /* Returns 0 or a negative errno. */
