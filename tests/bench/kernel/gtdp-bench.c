@@ -89,8 +89,10 @@ static Result measure(Method method, int level, double scale) {
                 build = touch_ticks(&g, 0);
         else if (method == METHOD_PRE_FAULT_MEMORY)
                 build = build_pre_fault(&g);
-        else if (method == METHOD_GTDP)
-                build = build_gtdp(&g, arg.foreign, &handle_fd);
+        else if (method == METHOD_GTDP) {
+                handle_fd = gtdp_attach(&g);
+                build = arg.foreign ? gtdp_build_foreign(handle_fd, &g) : gtdp_build(handle_fd, &g, 0);
+        }
 
         faults = guest_faults(&g, vcpu);
         guest = touch_ticks(&g, vcpu);

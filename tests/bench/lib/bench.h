@@ -27,6 +27,12 @@ static inline uint64_t ticks(void) {
         return __builtin_ia32_rdtsc();
 }
 
+/*
+ * The same right after the host's timer has interrupted: what is measured from here on and shorter than 2
+ * million instructions is not interrupted by it, and what is longer always as often.
+ */
+uint64_t start_ticks(void);
+
 /* Measures how many ticks an instruction takes on this machine. */
 double ticks_per_instruction(void);
 
@@ -81,13 +87,11 @@ typedef enum GuestCode {
  */
 uint64_t guest_run(Guest *g, unsigned vcpu, GuestCode code, const struct kvm_regs *arguments);
 
-/* The guest writes to each 4K page of its memory once, to the first byte of each leaf, or many times. */
+/* The guest writes to each 4K page of its memory once, to the first byte of each leaf, or to every step-th
+ * byte. */
 void guest_touch(Guest *g, unsigned vcpu);
 void guest_touch_each(Guest *g, unsigned vcpu, int level);
-void guest_touch_passes(Guest *g, unsigned vcpu, unsigned passes);
-
-/* How many times its memory has been written to so far. */
-unsigned guest_passes(Guest *g);
+void guest_touch_every(Guest *g, unsigned vcpu, uint64_t step);
 
 /* stats.c */
 
@@ -100,12 +104,20 @@ uint64_t guest_exits(Guest *g, unsigned vcpu);
 
 /* gtdp.c */
 
-/* Map all of the memory, and return the ticks that this took. */
-uint64_t build_pre_fault(Guest *g);
-uint64_t build_gtdp(Guest *g, bool foreign, int *ret_handle_fd);
-
 bool have_pre_fault(void);
 bool have_gtdp(void);
 
-/* Leaves of a built mapping, as the handle counts them. */
+/* What works on all of the memory returns the ticks that it took. */
+uint64_t build_pre_fault(Guest *g);
+
+/* Returns a handle. */
+int gtdp_attach(Guest *g);
+
+/* Leaves of up to max_level; 0 is no limit. */
+uint64_t gtdp_build(int handle_fd, Guest *g, int max_level);
+uint64_t gtdp_build_foreign(int handle_fd, Guest *g);
+uint64_t gtdp_split(int handle_fd, Guest *g);
+
+/* Leaves of a built mapping, as the handle counts them, and bytes that it has lost so far. */
 uint64_t gtdp_leaves(int handle_fd, int level);
+uint64_t gtdp_lost(int handle_fd);

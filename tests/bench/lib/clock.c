@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Turns the processor's clock into a count of instructions. */
 
+#include <time.h>
+
 #include "bench.h"
 
 /* Each round is two instructions. */
@@ -33,4 +35,16 @@ double ticks_per_instruction(void) {
 
         /* The difference is free of what reading the clock costs. */
         return (double) (spin_ticks(2 * rounds) - spin_ticks(rounds)) / (double) (2 * rounds);
+}
+
+uint64_t start_ticks(void) {
+        struct timespec first, now;
+
+        /* This clock moves when the timer interrupts, and then only. */
+        clock_gettime(CLOCK_MONOTONIC_COARSE, &first);
+        do
+                clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+        while (now.tv_sec == first.tv_sec && now.tv_nsec == first.tv_nsec);
+
+        return ticks();
 }

@@ -49,19 +49,42 @@ uint64_t build_pre_fault(Guest *g) {
         return ticks() - start;
 }
 
-static uint64_t build(int handle_fd, uint64_t size) {
-        struct kvm_gtdp_range range = { .size = size };
+int gtdp_attach(Guest *g) {
+        struct kvm_gtdp_attach attach = { .vm_fd = g->vm_fd };
+        int dev_fd = open("/dev/kvm-gtdp", O_RDWR | O_CLOEXEC), handle_fd;
+
+        if (dev_fd < 0)
+                die("/dev/kvm-gtdp");
+        handle_fd = ioctl(dev_fd, KVM_GTDP_ATTACH, &attach);
+        if (handle_fd < 0)
+                die("KVM_GTDP_ATTACH");
+        close(dev_fd);
+        return handle_fd;
+}
+
+/* A call that works on all of the memory, in as many steps as it wants. */
+static uint64_t work_on(int handle_fd, unsigned long request, const char *name, uint64_t size,
+                        int max_level) {
+        struct kvm_gtdp_range range = { .size = size, .max_level = (uint32_t) max_level };
         uint64_t start = ticks();
 
         while (range.size > 0)
-                if (ioctl(handle_fd, KVM_GTDP_BUILD, &range) < 0 && errno != EINTR && errno != EAGAIN)
-                        die("KVM_GTDP_BUILD");
+                if (ioctl(handle_fd, request, &range) < 0 && errno != EINTR && errno != EAGAIN)
+                        die(name);
 
         return ticks() - start;
 }
 
+uint64_t gtdp_build(int handle_fd, Guest *g, int max_level) {
+        return work_on(handle_fd, KVM_GTDP_BUILD, "KVM_GTDP_BUILD", g->size, max_level);
+}
+
+uint64_t gtdp_split(int handle_fd, Guest *g) {
+        return work_on(handle_fd, KVM_GTDP_SPLIT, "KVM_GTDP_SPLIT", g->size, LEVEL_4K);
+}
+
 /* From a process that has not the VM's memory mapped, as tdpd does for an unmodified VMM. */
-static uint64_t build_foreign(int handle_fd, Guest *g) {
+uint64_t gtdp_build_foreign(int handle_fd, Guest *g) {
         uint64_t result;
         int status, fds[2];
         pid_t pid;
@@ -74,7 +97,7 @@ static uint64_t build_foreign(int handle_fd, Guest *g) {
         if (pid == 0) {
                 if (munmap(g->memory, g->size) < 0)
                         die("munmap");
-                result = build(handle_fd, g->size);
+                result = gtdp_build(handle_fd, g, 0);
                 if (write(fds[1], &result, sizeof(result)) != sizeof(result))
                         die("pipe");
                 _exit(EXIT_SUCCESS);
@@ -90,25 +113,24 @@ static uint64_t build_foreign(int handle_fd, Guest *g) {
         return result;
 }
 
-uint64_t build_gtdp(Guest *g, bool foreign, int *ret_handle_fd) {
-        struct kvm_gtdp_attach attach = { .vm_fd = g->vm_fd };
-        int dev_fd = open("/dev/kvm-gtdp", O_RDWR | O_CLOEXEC), handle_fd;
-
-        if (dev_fd < 0)
-                die("/dev/kvm-gtdp");
-        handle_fd = ioctl(dev_fd, KVM_GTDP_ATTACH, &attach);
-        if (handle_fd < 0)
-                die("KVM_GTDP_ATTACH");
-        close(dev_fd);
-
-        *ret_handle_fd = handle_fd;
-        return foreign ? build_foreign(handle_fd, g) : build(handle_fd, g->size);
+static void get_stats(int handle_fd, struct kvm_gtdp_stats *ret) {
+        if (ioctl(handle_fd, KVM_GTDP_STATS, ret) < 0)
+                die("KVM_GTDP_STATS");
 }
 
 uint64_t gtdp_leaves(int handle_fd, int level) {
         struct kvm_gtdp_stats stats;
 
-        if (ioctl(handle_fd, KVM_GTDP_STATS, &stats) < 0)
-                die("KVM_GTDP_STATS");
+        get_stats(handle_fd, &stats);
         return stats.leaves[level];
+}
+
+uint64_t gtdp_lost(int handle_fd) {
+        struct kvm_gtdp_stats stats;
+        uint64_t bytes = 0;
+
+        get_stats(handle_fd, &stats);
+        for (unsigned i = 0; i < KVM_GTDP_HOLE_REASONS; i++)
+                bytes += stats.lost_bytes[i];
+        return bytes;
 }

@@ -54,9 +54,6 @@ uint64_t free_pages(int level) {
 #define CODE_GPA  0x1010U
 #define CODE_ROOM 32U
 
-/* Counts the passes of GUEST_TOUCH. Not in a page of its own. */
-#define PASSES_GPA 0x1800U
-
 static const uint8_t guest_code[][CODE_ROOM] = {
         /* Writes to every ecx-th byte below edx, esi times. */
         [GUEST_TOUCH] = {
@@ -65,9 +62,8 @@ static const uint8_t guest_code[][CODE_ROOM] = {
                 0x01, 0xcb,                         /*    add ebx, ecx */
                 0x39, 0xd3,                         /*    cmp ebx, edx */
                 0x72, 0xf8,                         /*    jb 2b */
-                0xff, 0x05, 0x00, 0x18, 0x00, 0x00, /*    inc dword [PASSES_GPA] */
                 0x4e,                               /*    dec esi */
-                0x75, 0xed,                         /*    jnz 1b */
+                0x75, 0xf3,                         /*    jnz 1b */
                 0xf4,                               /*    hlt */
         },
         [GUEST_CPUID] = {
@@ -229,24 +225,16 @@ uint64_t guest_run(Guest *g, unsigned vcpu, GuestCode code, const struct kvm_reg
         }
 }
 
-static void touch(Guest *g, unsigned vcpu, uint64_t step, unsigned passes) {
-        struct kvm_regs arguments = { .rcx = step, .rdx = g->size, .rsi = passes };
+void guest_touch_every(Guest *g, unsigned vcpu, uint64_t step) {
+        struct kvm_regs arguments = { .rcx = step, .rdx = g->size, .rsi = 1 };
 
         guest_run(g, vcpu, GUEST_TOUCH, &arguments);
 }
 
 void guest_touch(Guest *g, unsigned vcpu) {
-        touch(g, vcpu, PAGE_SIZE, 1);
+        guest_touch_every(g, vcpu, PAGE_SIZE);
 }
 
 void guest_touch_each(Guest *g, unsigned vcpu, int level) {
-        touch(g, vcpu, level_size(level), 1);
-}
-
-void guest_touch_passes(Guest *g, unsigned vcpu, unsigned passes) {
-        touch(g, vcpu, PAGE_SIZE, passes);
-}
-
-unsigned guest_passes(Guest *g) {
-        return *(const volatile uint32_t *) ((const uint8_t *) g->memory + PASSES_GPA);
+        guest_touch_every(g, vcpu, level_size(level));
 }
