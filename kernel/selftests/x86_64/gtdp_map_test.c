@@ -338,14 +338,14 @@ static const char *test_present(void)
 }
 
 static const struct gtdp_case cases[] = {
-	{ "4k", test_4k },
-	{ "4k_anonymous", test_4k_anonymous },
-	{ "2m", test_2m },
-	{ "1g", test_1g },
+	{ "property 1: 4K leaves", test_4k },
+	{ "property 1: 4K leaves, anonymous", test_4k_anonymous },
+	{ "property 1: 2M leaves", test_2m },
+	{ "property 1: 1G leaves", test_1g },
 	{ "misaligned", test_misaligned },
 	{ "pieces", test_pieces },
-	{ "before_vcpu", test_before_vcpu },
-	{ "running_vcpu", test_running_vcpu },
+	{ "property 2: before the first vCPU", test_before_vcpu },
+	{ "property 2: while vCPUs run", test_running_vcpu },
 	{ "nopin", test_nopin },
 	{ "present", test_present },
 };

@@ -178,17 +178,7 @@ static const char *check_pageout(struct gtdp_bed *bed)
 	fill_pages(bed);
 	TEST_ASSERT(!madvise(bed->mem, SIZE, MADV_PAGEOUT),
 		    "madvise() failed, errno: %i", errno);
-	if (bed->shared && is_pinned(bed)) {
-		/*
-		 * A file's page is unmapped before its pin is seen: that may
-		 * cost leaves, but no memory.
-		 */
-		assert_filled(bed);
-		gtdp_bed_coherent(bed, 0, SIZE);
-		gtdp_bed_heal(bed, 0);
-		return NULL;
-	}
-	check_kept(bed, false, true);
+	check_kept(bed, bed->shared, true);
 	return NULL;
 }
 
@@ -199,11 +189,6 @@ static const char *check_reclaim(struct gtdp_bed *bed)
 
 	fill_pages(bed);
 	gtdp_cgroup_reclaim(SIZE);
-	if (bed->shared && is_pinned(bed)) {
-		assert_filled(bed);
-		gtdp_bed_heal(bed, 0);
-		return NULL;
-	}
 	check_kept(bed, false, false);
 	return NULL;
 }

@@ -72,6 +72,63 @@ static void check_moved(struct gtdp_bed *bed, int from, bool announced)
 	gtdp_bed_mark(bed);
 }
 
+static void run_on_node(int node)
+{
+	cpu_set_t cpus;
+	char path[64];
+	u64 cpu;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist",
+		 node);
+	cpu = gtdp_read_number(path);
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	TEST_ASSERT(!sched_setaffinity(0, sizeof(cpus), &cpus),
+		    "cannot run on node %d, errno: %i", node, errno);
+}
+
+/* Whoever builds, and wherever he runs: the VM's memory decides. */
+static const char *test_tables(void)
+{
+	struct kvm_gtdp_stats stats;
+	unsigned long mask;
+	cpu_set_t before;
+	struct kvm_vm *vm;
+	int node, fd;
+	u8 *mem;
+
+	if (needs_nodes())
+		return needs_nodes();
+
+	sched_getaffinity(0, sizeof(before), &before);
+	for (node = 0; node < 2; node++) {
+		mem = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		TEST_ASSERT(mem != MAP_FAILED, "mmap() failed: %i", errno);
+		mask = 1ul << node;
+		TEST_ASSERT(!syscall(__NR_mbind, mem, SIZE, MPOL_BIND, &mask,
+				     8ul, 0), "mbind() failed: %i", errno);
+		run_on_node(!node);
+		vm = vm_create(1);
+		vm_set_user_memory_region(vm, GTDP_TEST_SLOT, 0, GPA, SIZE,
+					  mem);
+		fd = gtdp_attach(vm, 0);
+		gtdp_build_ok(fd, GPA, SIZE, 0, PG_LEVEL_4K);
+		TEST_ASSERT_EQ(node_of(mem), node);
+		stats = gtdp_stats(fd);
+		TEST_ASSERT(stats.table_pages[node] >= SIZE / SZ_2M &&
+			    stats.table_pages[!node] <= 4,
+			    "tables: %llu on node %d, %llu on the other",
+			    stats.table_pages[node], node,
+			    stats.table_pages[!node]);
+		close(fd);
+		kvm_vm_free(vm);
+		munmap(mem, SIZE);
+		sched_setaffinity(0, sizeof(before), &before);
+	}
+	return NULL;
+}
+
 static const char *check_move_pages(struct gtdp_bed *bed)
 {
 	u64 i, nr = SIZE / bed->leaf;
@@ -125,21 +182,6 @@ static void tune_balancing(const char *value)
 	gtdp_write_file(BALANCING_DEBUG "scan_delay_ms", value);
 	gtdp_write_file(BALANCING_DEBUG "scan_period_min_ms", value);
 	gtdp_write_file(BALANCING_DEBUG "scan_period_max_ms", value);
-}
-
-static void run_on_node(int node)
-{
-	cpu_set_t cpus;
-	char path[64];
-	u64 cpu;
-
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist",
-		 node);
-	cpu = gtdp_read_number(path);
-	CPU_ZERO(&cpus);
-	CPU_SET(cpu, &cpus);
-	TEST_ASSERT(!sched_setaffinity(0, sizeof(cpus), &cpus),
-		    "cannot run on node %d, errno: %i", node, errno);
 }
 
 static u64 marked_pages(void)
@@ -221,6 +263,7 @@ static const char *test_balancing(void)
 }
 
 static const struct gtdp_case cases[] = {
+	{ "property 6: page tables are on the memory's node", test_tables },
 	{ "move_pages", test_move_pages },
 	{ "mbind", test_mbind },
 	{ "migrate_pages", test_migrate_pages },

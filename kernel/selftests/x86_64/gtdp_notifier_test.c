@@ -66,11 +66,23 @@ static const char *dontneed(struct gtdp_bed *bed)
 	gtdp_assert_free_touch(bed->fd, bed->vcpu, GPA + OFF + LEN,
 			       SIZE - OFF - LEN);
 
-	/* It sees what the owner would see: zeroes, or the file's page. */
+	/* The file still has its pages; nobody makes others. */
+	gtdp_build_ok(bed->fd, GPA, SIZE,
+		      bed->build_flags | KVM_GTDP_BUILD_PRESENT, 0);
+	if (bed->shared) {
+		gtdp_bed_assert_healed(bed);
+		fill(bed, 0, SIZE, 101);
+		TEST_ASSERT(!madvise(bed->mem + OFF, LEN, MADV_DONTNEED),
+			    "madvise() failed, errno: %i", errno);
+	} else {
+		TEST_ASSERT_EQ(gtdp_stats(bed->fd).hole_bytes, LEN);
+	}
+
+	/* The guest sees what the owner would see: zeroes, or the file's page. */
 	gtdp_touch(bed->vcpu, GPA + OFF, LEN);
 	TEST_ASSERT(gtdp_stats(bed->fd).faults > bed->before.faults,
 		    "the guest's faults are not counted");
-	assert_words(bed, OFF, LEN, bed->shared ? 101 : 1);
+	assert_words(bed, OFF, LEN, bed->shared ? 102 : 1);
 	assert_words(bed, 0, OFF, 101);
 	assert_words(bed, OFF + LEN, SIZE - OFF - LEN, 101);
 	TEST_ASSERT_EQ(gtdp_stats(bed->fd).hole_bytes, 0);

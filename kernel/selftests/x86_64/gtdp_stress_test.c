@@ -516,7 +516,7 @@ static const char *test_builder_killed(void)
 }
 
 static const struct gtdp_case cases[] = {
-	{ "foreign", test_foreign },
+	{ "property 2: from outside the VMM's process", test_foreign },
 	{ "parallel", test_parallel },
 	{ "signals", test_signals },
 	{ "slot_churn", test_slot_churn },
