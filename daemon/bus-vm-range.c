@@ -77,6 +77,11 @@ int bus_vm_start_range_job(VM *vm, sd_bus_message *message, JobType type, sd_bus
         r = options_read(message, type == JOB_HEAL ? OPTION_HEAL : OPTION_SPLIT, &options, error);
         if (r < 0)
                 return r;
+        if (type == JOB_SPLIT && options.max_level > 2)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "a split to max-level %" PRIu32
+                                         " (1G) would do nothing: use 2 (2M), or 1 or 0 (4K)",
+                                         options.max_level);
         r = auth_get_changer(vm, message, &caller, error);
         if (r < 0)
                 return r;

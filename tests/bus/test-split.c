@@ -143,6 +143,8 @@ static void test_bad_options(void **state) {
         assert_error_is(&error, ERR("InvalidArgument"), "gpa is missing");
         assert_null(call(f->bus, &error, VM_PATH, "org.tdpd1.VM", "Split", "a{sv}", 1, "max-level", "u", 4));
         assert_error_is(&error, ERR("InvalidArgument"), "max-level 4");
+        assert_null(call(f->bus, &error, VM_PATH, "org.tdpd1.VM", "Split", "a{sv}", 1, "max-level", "u", 3));
+        assert_error_is(&error, ERR("InvalidArgument"), "would do nothing");
         assert_null(call(f->bus, &error, VM_PATH, "org.tdpd1.VM", "Heal", "a{sv}", 1, "max-level", "u", 1));
         assert_error_is(&error, ERR("InvalidArgument"), "there are gpa, size");
         assert_null(call(f->bus, &error, VM_PATH, "org.tdpd1.VM", "Build", "a{sv}", 1, "gpa", "t",
