@@ -10,7 +10,7 @@ usage() {
 Usage: tests/bench/$NAME/run [OPTION]... [-- OPTION-OF-${NAME^^}-BENCH...]
 
   --arch amd|intel     one of them only
-  --quick              amd only, and less of it
+  --quick              less of it, and on amd only unless --arch says otherwise
   --modules DIR        modules from DIR/ours and DIR/unpatched, instead of building them
   --out DIR            default: build/bench
 END
@@ -20,7 +20,8 @@ die() { echo "bench: $*" >&2; exit 2; }
 
 # Sets ARCHS, OUT, MODULES and BENCH_ARGS.
 bench_options() {
-        ARCHS=(amd intel) OUT=$ROOT/build/bench MODULES='' BENCH_ARGS=()
+        local quick=''
+        ARCHS=() OUT=$ROOT/build/bench MODULES='' BENCH_ARGS=()
         while (( $# )); do
                 case $1 in
                 --arch|--modules|--out)
@@ -32,13 +33,17 @@ bench_options() {
                         *)                              usage >&2; die "$1 '$2': not one of the choices";;
                         esac
                         shift 2;;
-                --quick)        BENCH_ARGS+=(--quick) ARCHS=(amd); shift;;
+                --quick)        quick=1 BENCH_ARGS+=(--quick); shift;;
                 -h|--help)      usage; exit 0;;
                 --)             shift; BENCH_ARGS+=("$@"); break;;
                 *)              usage >&2; die "'$1': unknown";;
                 esac
         done
 
+        if (( ! ${#ARCHS[@]} )); then
+                ARCHS=(amd)
+                [[ $quick ]] || ARCHS+=(intel)
+        fi
         mkdir -p "$OUT/$NAME"
         OUT=$(readlink -f "$OUT/$NAME")
         "$ROOT/tests/bench/lib/compile" "$OUT/$NAME-bench" "$HERE"/*.c
