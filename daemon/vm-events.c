@@ -37,6 +37,9 @@ static int on_tell(sd_event_source *s, uint64_t usec, void *userdata) {
         memset(e->lost, 0, sizeof(e->lost));
         e->healed_told = healed;
         e->slots_changed = e->dropped = false;
+        /* Where statistics take long they are not read each time. */
+        if (vm->healer && !vm_slots_check_auto_builds(vm))
+                vm_events_tell(vm);
         return 0;
 }
 
@@ -88,7 +91,6 @@ static void on_dropped(VM *vm) {
                 log_info("VM %s: more changes than could be told one by one; all of it is looked at",
                          vm->name);
         vm->events.logged_drop = vm->events.dropped = true;
-        vm->has_stats = false;
         healer_everything(vm->healer);
 }
 

@@ -39,7 +39,8 @@ struct Healer {
         size_t n_taken;
         bool mapped[HEAL_RANGES_MAX];
         size_t n_measured; /* ranges of which "mapped" is known */
-        uint64_t mapped_before, mapped_at_start, hole_bytes, stats_usec;
+        struct kvm_gtdp_stats stats;
+        uint64_t mapped_at_start, stats_usec;
         bool measured;
         int error;
 };
@@ -90,12 +91,11 @@ static void measure(Healer *h, size_t ranges_done) {
                 return;
         h->stats_usec = clock_usec() - start;
         for (; h->n_measured < ranges_done; h->n_measured++)
-                h->mapped[h->n_measured] = stats.mapped_bytes > h->mapped_before;
+                h->mapped[h->n_measured] = stats.mapped_bytes > h->stats.mapped_bytes;
         if (!h->measured)
                 h->mapped_at_start = stats.mapped_bytes;
         h->measured = true;
-        h->mapped_before = stats.mapped_bytes;
-        h->hole_bytes = stats.hole_bytes;
+        h->stats = stats;
 }
 
 static int step(Worker *w, size_t lane, size_t index, void *userdata) {
@@ -140,19 +140,21 @@ static void on_healed(Worker *w, int result, void *userdata) {
 
         for (size_t i = 0; i < h->n_taken; i++)
                 if (i < h->n_measured)
-                        heal_tried(&h->heal, now, &h->taken[i], h->mapped[i], h->hole_bytes > 0);
+                        heal_tried(&h->heal, now, &h->taken[i], h->mapped[i], h->stats.hole_bytes > 0);
                 else
                         heal_again(&h->heal, now, &h->taken[i]);
         for (size_t i = 0; i < h->n_pieces && result == -ECANCELED; i++)
                 if (h->pieces[i].op == HANDLE_RELEASE)
                         (void) spanset_add(&h->let_go, h->pieces[i].span); /* what is left of it */
-        if (h->measured && h->mapped_before > h->mapped_at_start)
-                h->counts.bytes += h->mapped_before - h->mapped_at_start;
+        if (h->measured && h->stats.mapped_bytes > h->mapped_at_start)
+                h->counts.bytes += h->stats.mapped_bytes - h->mapped_at_start;
         h->counts.rounds += h->n_taken > 0;
         log_debug("VM %s: %zu ranges healed, %s of holes left%s%s", vm->name, h->n_taken,
-                  format_bytes(h->hole_bytes), result < 0 ? ": " : "", result < 0 ? strerror(-result) : "");
+                  format_bytes(h->stats.hole_bytes), result < 0 ? ": " : "",
+                  result < 0 ? strerror(-result) : "");
         tell_error(h);
-        vm->has_stats = false;
+        if (h->measured)
+                vm_set_stats(vm, &h->stats, h->stats_usec);
         vm_events_tell(vm);
         schedule(h);
 }

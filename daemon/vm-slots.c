@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "clock.h"
 #include "format.h"
 #include "log.h"
 #include "slots.h"
@@ -32,19 +33,24 @@ static void refuse(VM *vm, const SpanSet *added, const sd_bus_error *error) {
         }
 }
 
-/* The kernel built what was added, or tried to. */
-static void look_at_auto_builds(VM *vm, const SpanSet *added) {
-        const struct kvm_gtdp_stats *stats = &vm->stats;
+bool vm_slots_check_auto_builds(VM *vm) {
+        const struct kvm_gtdp_stats *stats = vm_stats(vm);
 
-        vm->has_stats = false;
-        if (!vm_stats(vm) || stats->auto_errors == vm->auto_errors)
-                return;
-        log_warning_errno((int) stats->auto_last_error,
-                          "VM %s: memory that was added could not be built in full, healing tries again",
-                          vm->name);
+        if (vm->added.n == 0)
+                return true;
+        if (!stats || vm->stats_usec < vm->added_usec)
+                return !stats;
+        if (stats->auto_errors != vm->auto_errors) {
+                log_warning_errno(
+                                (int) stats->auto_last_error,
+                                "VM %s: memory that was added could not be built in full, healing tries again",
+                                vm->name);
+                for (size_t i = 0; i < vm->added.n; i++)
+                        healer_hole(vm->healer, vm->added.spans[i], KVM_GTDP_HOLE_OTHER);
+        }
         vm->auto_errors = stats->auto_errors;
-        for (size_t i = 0; i < added->n; i++)
-                healer_hole(vm->healer, added->spans[i], KVM_GTDP_HOLE_OTHER);
+        spanset_done(&vm->added);
+        return true;
 }
 
 void vm_slots_update(VM *vm, const SpanSet *added) {
@@ -81,6 +87,9 @@ void vm_slots_update(VM *vm, const SpanSet *added) {
         r = charge_resize(&vm->charge, charge_now(vm, &slots), &error);
         if (r < 0 && more)
                 refuse(vm, added, &error);
-        else if (more)
-                look_at_auto_builds(vm, added);
+        else if (more) {
+                vm->added_usec = clock_usec();
+                for (size_t i = 0; i < added->n; i++)
+                        (void) spanset_add(&vm->added, added->spans[i]);
+        }
 }

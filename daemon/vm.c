@@ -87,6 +87,7 @@ VM *vm_free(VM *vm) {
         free(vm->waiting);
         spanset_done(&vm->built);
         spanset_done(&vm->let_go);
+        spanset_done(&vm->added);
         if (vm->manager)
                 HASH_DEL(vm->manager->vms, vm);
         charge_return(&vm->charge);
@@ -129,7 +130,21 @@ void vm_event(VM *vm, VMEvent e) {
         bus_vm_changed(vm, "State");
 }
 
+void vm_set_stats(VM *vm, const struct kvm_gtdp_stats *stats, uint64_t cost_usec) {
+        vm->stats = *stats;
+        vm->has_stats = true;
+        vm->stats_usec = clock_usec();
+        vm->stats_cost_usec = cost_usec;
+
+        /* The truth is in the page tables, and the state follows it. */
+        if (vm->state == VM_BUILT && !vm_stats_are_whole(stats))
+                vm_event(vm, VM_EVENT_HOLE);
+        else if (vm->state == VM_HEALING && vm_stats_are_whole(stats))
+                vm_event(vm, VM_EVENT_HEALED);
+}
+
 const struct kvm_gtdp_stats *vm_stats(VM *vm) {
+        struct kvm_gtdp_stats stats;
         uint64_t start = clock_usec();
 
         if (vm->handle < 0)
@@ -139,20 +154,12 @@ const struct kvm_gtdp_stats *vm_stats(VM *vm) {
         if (vm->has_stats && start - vm->stats_usec <= vm->stats_cost_usec * STATS_SHARE)
                 return &vm->stats;
 
-        if (handle_get_stats(vm->handle, &vm->stats) < 0) /* it is about to go: the handle will say so */
+        if (handle_get_stats(vm->handle, &stats) < 0) /* it is about to go: the handle will say so */
                 return NULL;
         /* A VMM that was attached to early makes its memory later. */
         if (!vm->memory)
                 (void) slots_measure(vm->handle, &vm->bytes, &vm->page_size);
-        vm->has_stats = true;
-        vm->stats_usec = clock_usec();
-        vm->stats_cost_usec = vm->stats_usec - start;
-
-        /* The truth is in the page tables, and the state follows it. */
-        if (vm->state == VM_BUILT && !vm_stats_are_whole(&vm->stats))
-                vm_event(vm, VM_EVENT_HOLE);
-        else if (vm->state == VM_HEALING && vm_stats_are_whole(&vm->stats))
-                vm_event(vm, VM_EVENT_HEALED);
+        vm_set_stats(vm, &stats, clock_usec() - start);
         return &vm->stats;
 }
 

@@ -45,6 +45,8 @@ struct VM {
         uint64_t built_charge, built_slots_bytes;
         uint32_t built_level, heal_level; /* largest leaf of builds, and of what is healed after a split */
         bool auto_slots;
+        SpanSet added; /* by the VMM, and it is not known yet if it could be built */
+        uint64_t added_usec;
         uint64_t auto_errors; /* of the statistics, as last told */
         Healer *healer;       /* NULL without a handle, and if the kernel has no events */
         Events events;
@@ -83,6 +85,8 @@ int vm_check_name(Manager *m, const char *name, sd_bus_error *error);
 void vm_event(VM *vm, VMEvent e);
 /* Reads the kernel's statistics, or has them from shortly before.  NULL without a handle. */
 const struct kvm_gtdp_stats *vm_stats(VM *vm);
+/* They have been read just now, and it took so long. */
+void vm_set_stats(VM *vm, const struct kvm_gtdp_stats *stats, uint64_t cost_usec);
 /* Whether they show a mapping, and all of it. */
 bool vm_stats_are_whole(const struct kvm_gtdp_stats *stats);
 
@@ -102,6 +106,8 @@ int vm_check_build(VM *vm, JobType type, sd_bus_error *error);
 
 /* vm-slots.c: slots came ("added", or NULL), went, or changed their flags. */
 void vm_slots_update(VM *vm, const SpanSet *added);
+/* Heals what the kernel could not build of what was added.  false: the statistics are too old to tell. */
+bool vm_slots_check_auto_builds(VM *vm);
 
 /* release.c: "message", if there is one, is replied to when all is back. */
 int vm_release(VM *vm, sd_bus_message *message);

@@ -7,7 +7,7 @@
  * Scenario "dir:DIRECTORY" is told more by files in there, while it runs: events are read from the FIFO
  * "events" as the kernel writes them; each call is logged in "calls"; while there is a "gone", holes cannot
  * be healed, while there is a "block", calls other than builds do not return; "more" is a slot more,
- * "logging" dirty logging of the last slot.
+ * "logging" dirty logging of the last slot, "auto-error" a slot that could not be built when it was added.
  */
 #include "handle.h"
 
@@ -156,6 +156,8 @@ int handle_get_stats(int handle, struct kvm_gtdp_stats *ret) {
                 .split_leaves = 5,
                 .collapsed_leaves = 6,
                 .auto_builds = 8,
+                .auto_errors = file_exists("auto-error"),
+                .auto_last_error = -ENOMEM,
                 .faults = 3,
                 .faults_other = 7,
                 .leaves = { 0, 1, 2, 3 },

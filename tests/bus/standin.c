@@ -155,7 +155,8 @@ void standin_event(const struct kvm_gtdp_event *event) {
 }
 
 int standin_teardown(void **state) {
-        static const char *const names[] = { "events", "calls", "gone", "block", "more", "logging" };
+        static const char *const names[] = { "events", "calls",   "gone",      "block",
+                                             "more",   "logging", "auto-error" };
         int r = fixture_teardown(state);
 
         if (events_fd >= 0)

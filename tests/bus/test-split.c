@@ -226,6 +226,30 @@ static void test_release_meanwhile(void **state) {
         fixture_stop(f);
 }
 
+static void test_slots_property(void **state) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus_message *m = NULL;
+        Fixture *f = standin_start_dir(NULL);
+        uint64_t gpa, size;
+        const char *flag;
+
+        require_root();
+        assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "always"))->result, "done");
+        standin_set("logging", true);
+        assert_true(sd_bus_get_property(f->bus, "org.tdpd1", VM_PATH, "org.tdpd1.VM", "Slots", &error, &m,
+                                        "a(ttas)") >= 0);
+        assert_true(sd_bus_message_enter_container(m, 'a', "(ttas)") > 0);
+        assert_true(sd_bus_message_read(m, "(ttas)", &gpa, &size, 0) > 0);
+        assert_int_equal(size, 512 * MIB);
+        assert_true(sd_bus_message_read(m, "(ttas)", &gpa, &size, 1, &flag) > 0);
+        assert_string_equal(flag, "read-only");
+        assert_true(sd_bus_message_read(m, "(ttas)", &gpa, &size, 1, &flag) > 0);
+        assert_string_equal(flag, "dirty-log");
+        assert_int_equal(gpa, 4096 * MIB);
+        sd_bus_message_unref(m);
+        fixture_stop(f);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(test_all, standin_teardown),
@@ -236,6 +260,7 @@ int main(void) {
                 cmocka_unit_test_teardown(test_nothing_to_heal, standin_teardown),
                 cmocka_unit_test_teardown(test_cancel, standin_teardown),
                 cmocka_unit_test_teardown(test_release_meanwhile, standin_teardown),
+                cmocka_unit_test_teardown(test_slots_property, standin_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
