@@ -12,11 +12,12 @@ selftests_disk_build() {
 }
 
 selftests_disk_prepare() {
-        local key
+        local key name=selftests
+        [[ $SERIES == 6.12 ]] || name+=-$SERIES
         selftests_prepare
         key=$( { declare -f selftests_disk_build
                  ( cd "$SELFTESTS_DIR" && find . -type f -exec sha256sum {} + | sort -k2 ); } | hash_stdin)
-        cached selftests.ext4 "$key" selftests_disk_build
+        cached "$name.ext4" "$key" selftests_disk_build
         cache_touch
         SELFTESTS_DISK=$CACHED
 }

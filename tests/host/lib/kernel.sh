@@ -54,11 +54,15 @@ kernel_unpack() {
 distribution_kernel_prepare() {
         local package version key name=kernel
         kernel_version
+        if [[ $SERIES == 6.1 ]]; then
+                name+=-6.1
+                # Built into the later kernel.
+                HOST_MODULES+=(virtio_pci virtio_console)
+        fi
         package=linux-image-$KVER-unsigned
         version=$(candidates "$package")
         [[ $version && $version != *'(none)' ]] || die_host "apt does not have $package: run 'apt-get update', then scripts/install-deps for the headers of a newer one"
         key=$( { echo "$version" "${HOST_MODULES[@]}"; declare -f kernel_unpack; } | hash_stdin)
-        [[ $SERIES == 6.12 ]] || name+=-$SERIES
         cached "$name" "$key" kernel_unpack
         cache_touch
         KERNEL_DIR=$CACHED KERNEL_KEY=$key
@@ -100,12 +104,13 @@ selftests_prepare() {
         local lock
         [[ -x $ROOT/kernel/build-selftests ]] || die_host "kernel/build-selftests is not there: --selftests needs it"
         SELFTESTS_DIR=$BUILD/selftests
+        [[ $SERIES == 6.12 ]] || SELFTESTS_DIR+=-$SERIES
         mkdir -p "$SELFTESTS_DIR"
-        exec {lock}>"$BUILD/selftests.lock"
+        exec {lock}>"$SELFTESTS_DIR.lock"
         flock "$lock"
-        "$ROOT/kernel/build-selftests" --out "$SELFTESTS_DIR" {lock}>&- >"$BUILD/selftests.log" 2>&1 || {
-                tail -n 40 "$BUILD/selftests.log" >&2
-                die_host "kernel/build-selftests failed; all of its output is in $BUILD/selftests.log"
+        "$ROOT/kernel/build-selftests" --kernel "$SERIES" --out "$SELFTESTS_DIR" {lock}>&- >"$SELFTESTS_DIR.log" 2>&1 || {
+                tail -n 40 "$SELFTESTS_DIR.log" >&2
+                die_host "kernel/build-selftests failed; all of its output is in $SELFTESTS_DIR.log"
         }
         exec {lock}>&-
 }
