@@ -12,6 +12,7 @@
 #define GPA	((u64)GTDP_TEST_GPA)
 #define SIZE	GTDP_BED_SIZE
 
+#define BALANCING	"/proc/sys/kernel/numa_balancing"
 #define SHMEM_THP	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 static const struct {
@@ -117,9 +118,14 @@ const char *gtdp_bed_each(u32 mask, u32 build_flags,
 			  const char *(*fn)(struct gtdp_bed *bed))
 {
 	const char *why, *last = "no kind of memory";
+	u64 balancing = gtdp_read_number(BALANCING);
 	struct gtdp_bed bed;
 	bool done = false;
 	int kind;
+
+	/* It takes what is not pinned whenever it likes. */
+	if (balancing == 1)
+		gtdp_write_file(BALANCING, "0");
 
 	for (kind = 0; kind < NR_GTDP_MEM_KINDS; kind++) {
 		if (!(mask & BIT(kind)))
@@ -139,6 +145,9 @@ const char *gtdp_bed_each(u32 mask, u32 build_flags,
 			done = true;
 		}
 	}
+
+	if (balancing == 1)
+		gtdp_write_file(BALANCING, "1");
 	return done ? NULL : last;
 }
 
