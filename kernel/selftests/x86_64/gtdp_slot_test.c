@@ -173,6 +173,10 @@ static const char *test_flags(void)
 	gtdp_assert_built(fd, all);
 	gtdp_assert_pinned(fd, all);
 	gtdp_assert_free_touch(fd, vcpu, GPA, SIZE);
+
+	/* Small leaves that nobody wrote to are still write-protected. */
+	gtdp_build_ok(fd, GPA2, SIZE, 0, 0);
+	assert_no_event(fd);
 	gtdp_assert_free_touch(fd, vcpu, GPA2, SIZE);
 
 	close(fd);
