@@ -23,6 +23,8 @@ debug_kernel_prepare() {
         cached kernel-debug "$key" debug_kernel_build
         cache_touch
         KERNEL_DIR=$CACHED KERNEL_KEY=$key KVER=$(<"$CACHED/version")
+        # Many times slower than others, and all of systemd's start is in it.
+        BOOT_TIMEOUT=1800
 }
 
 # KVM and our part of it are built in.
