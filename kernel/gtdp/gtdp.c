@@ -49,6 +49,8 @@ struct kvm_gtdp *gtdp_alloc(struct kvm *kvm)
 	init_waitqueue_head(&gtdp->wait);
 	mutex_init(&gtdp->built_lock);
 	mt_init_flags(&gtdp->built, MT_FLAGS_USE_RCU);
+	spin_lock_init(&gtdp->hit_lock);
+	seqcount_spinlock_init(&gtdp->hit_seq, &gtdp->hit_lock);
 	spin_lock_init(&gtdp->pin_lock);
 	spin_lock_init(&gtdp->event_lock);
 	xa_init_flags(&gtdp->pins, XA_FLAGS_ACCOUNT);
@@ -63,7 +65,7 @@ void __kvm_gtdp_count_fault(struct kvm *kvm, gfn_t gfn, int as_id)
 
 	if (!gtdp)
 		return;
-	if (!as_id && mtree_load(&gtdp->built, gfn)) {
+	if (!as_id && gtdp_built_has(gtdp, gfn)) {
 		atomic64_inc(&gtdp->faults);
 		atomic64_inc(&kvm->stat.gtdp_faults);
 	} else {
@@ -146,7 +148,8 @@ static u32 auto_flags(struct kvm *kvm, const struct kvm_memory_slot *slot)
 	u32 flags = 0;
 
 	/* Nobody has asked for this memory to be there: what is, is good enough. */
-	if (gtdp_policy == GTDP_FORCE && slot->npages > si_mem_available() / 4)
+	if (gtdp_policy == GTDP_FORCE &&
+	    slot->npages + atomic64_read(&kvm->arch.gtdp->pinned_pages) > si_mem_available() / 4)
 		flags |= KVM_GTDP_BUILD_PRESENT;
 
 	mmap_read_lock(kvm->mm);

@@ -51,7 +51,47 @@ int gtdp_built_remove(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
 	mutex_lock(&gtdp->built_lock);
 	r = mtree_store_range(&gtdp->built, start, end - 1, NULL, GFP_KERNEL_ACCOUNT);
 	mutex_unlock(&gtdp->built_lock);
+
+	spin_lock(&gtdp->hit_lock);
+	write_seqcount_begin(&gtdp->hit_seq);
+	gtdp->hit_end = 0;
+	write_seqcount_end(&gtdp->hit_seq);
+	spin_unlock(&gtdp->hit_lock);
 	return r;
+}
+
+/* Looked up anew with the lock held, so that it cannot have been removed meanwhile. */
+static void remember_hit(struct kvm_gtdp *gtdp, gfn_t gfn)
+{
+	MA_STATE(mas, &gtdp->built, gfn, gfn);
+
+	rcu_read_lock();
+	if (mas_walk(&mas)) {
+		write_seqcount_begin(&gtdp->hit_seq);
+		gtdp->hit_start = mas.index;
+		gtdp->hit_end = mas.last + 1;
+		write_seqcount_end(&gtdp->hit_seq);
+	}
+	rcu_read_unlock();
+}
+
+/* Is @gfn built?  For vCPUs that fault, most often where they did before. */
+bool gtdp_built_has(struct kvm_gtdp *gtdp, gfn_t gfn)
+{
+	unsigned int seq;
+	bool built;
+
+	seq = raw_read_seqcount(&gtdp->hit_seq);
+	built = gfn >= READ_ONCE(gtdp->hit_start) && gfn < READ_ONCE(gtdp->hit_end);
+	if (likely(built && !(seq & 1) && !read_seqcount_retry(&gtdp->hit_seq, seq)))
+		return true;
+
+	built = mtree_load(&gtdp->built, gfn);
+	if (built && spin_trylock(&gtdp->hit_lock)) {
+		remember_hit(gtdp, gfn);
+		spin_unlock(&gtdp->hit_lock);
+	}
+	return built;
 }
 
 /* Is all of it built? */

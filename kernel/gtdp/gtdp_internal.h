@@ -4,6 +4,7 @@
 
 #include <linux/kref.h>
 #include <linux/maple_tree.h>
+#include <linux/seqlock.h>
 #include <linux/wait.h>
 #include <linux/xarray.h>
 
@@ -20,7 +21,7 @@
  * for as long as that lasts (gtdp_get_vm()).
  *
  * Lock order: slots_lock > kvm->srcu (read) > owner's mmap_lock, built_lock >
- * mmu_lock > pin_lock, event_lock.
+ * mmu_lock > pin_lock, event_lock, hit_lock.
  */
 struct kvm_gtdp {
 	struct kref kref;
@@ -44,6 +45,12 @@ struct kvm_gtdp {
 	/* What was asked to be built: gfn ranges. */
 	struct mutex built_lock;	/* serialises writers */
 	struct maple_tree built;
+
+	/* The built range that had the last fault, so that most faults look nothing up. */
+	spinlock_t hit_lock;
+	seqcount_spinlock_t hit_seq;
+	gfn_t hit_start;
+	gfn_t hit_end;
 
 	/* Pins by gfn, see gtdp_pin.c. */
 	spinlock_t pin_lock;		/* protects what the entries point to */
@@ -121,6 +128,7 @@ int gtdp_build(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_range *ra
 int gtdp_built_add(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end);
 int gtdp_built_remove(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end);
 bool gtdp_is_built(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end);
+bool gtdp_built_has(struct kvm_gtdp *gtdp, gfn_t gfn);
 u64 gtdp_mapped_pages(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t *start, gfn_t *end,
 		      enum gtdp_yield yield);
 void gtdp_stats(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_stats *stats);
