@@ -160,9 +160,6 @@ static void run_campaign(u32 stream, enum end end, u64 msecs)
 		    "campaign %u of seed %u failed, status 0x%x", stream, fuzz->seed, status);
 }
 
-/* What the host keeps for later, per-CPU lists and slab, and other processes take. */
-#define FREE_SLACK	SZ_16M
-
 static const char *test_fuzz(void)
 {
 	int seconds = gtdp_seconds(20), log_fd = gtdp_log_open();
@@ -177,7 +174,7 @@ static const char *test_fuzz(void)
 
 	do {
 		run_campaign(stream, stream % NR_ENDS, CAMPAIGN_MSECS);
-		gtdp_assert_host_state(&before, stream ? FREE_SLACK : 4 * FREE_SLACK);
+		gtdp_assert_host_state(&before, (stream ? 1 : 4) * GTDP_FREE_SLACK);
 		if (!stream) {
 			/* Caches are warm now; from here on, free memory must stay. */
 			gtdp_host_state(&now);

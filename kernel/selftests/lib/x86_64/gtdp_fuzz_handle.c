@@ -22,9 +22,8 @@ static void set_handle(int vm, int fd, bool closed)
 
 	pthread_mutex_lock(&v->handle_lock);
 	now = gen(vm);
-	/* Odd before it goes, even once it is there, and new each time. */
-	if (closed)
-		__atomic_store_n(&v->handle_gen, now | 1, __ATOMIC_SEQ_CST);
+	/* Odd before the last one goes, even once the next is there, and new each time. */
+	__atomic_store_n(&v->handle_gen, now | 1, __ATOMIC_SEQ_CST);
 	fuzz_set_fd(fd, fuzz_handle_fd(vm));
 	if (!closed)
 		__atomic_store_n(&v->handle_gen, (now + 2) & ~1, __ATOMIC_SEQ_CST);
