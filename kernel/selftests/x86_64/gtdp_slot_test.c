@@ -289,6 +289,7 @@ static const char *test_poll(void)
 {
 	struct kvm_gtdp_event event[2] = {};
 	struct kvm_vcpu *vcpu;
+	int removed = 0;
 	struct pollfd pfd;
 	struct kvm_vm *vm;
 	char small[sizeof(event[0]) - 1];
@@ -310,16 +311,26 @@ static const char *test_poll(void)
 	TEST_ASSERT(read(fd, nowhere, sizeof(event)) == -1 && errno == EFAULT,
 		    "read() to nowhere: errno: %i", errno);
 	munmap(nowhere, PAGE_SIZE);
+	/* What cannot be delivered is lost. */
+	TEST_ASSERT_EQ(poll(&pfd, 1, 0), 0);
+	vm_mem_region_delete(vm, SLOT);
+	gtdp_add_memory(vm, VM_MEM_SRC_SHMEM, GPA2, SLOT + 1, SIZE);
+	TEST_ASSERT_EQ(poll(&pfd, 1, 0), 1);
+	TEST_ASSERT_EQ(read(fd, event, sizeof(event[0])), sizeof(event[0]));
+	TEST_ASSERT_EQ(event[0].type, KVM_GTDP_EVENT_SLOT_REMOVED);
 	TEST_ASSERT_EQ(read(fd, event, sizeof(event) - 1), sizeof(event[0]));
 	TEST_ASSERT_EQ(event[0].type, KVM_GTDP_EVENT_SLOT_ADDED);
 	TEST_ASSERT_EQ(poll(&pfd, 1, 0), 0);
 
 	/* What is left when the VM goes can be read, and then there is an end. */
-	vm_mem_region_delete(vm, SLOT);
+	vm_mem_region_delete(vm, SLOT + 1);
 	kvm_vm_free(vm);
 	TEST_ASSERT(gtdp_wait_hup(fd, 5000), "no POLLHUP");
-	TEST_ASSERT_EQ(read(fd, event, sizeof(event)), sizeof(event[0]));
-	TEST_ASSERT_EQ(event[0].type, KVM_GTDP_EVENT_SLOT_REMOVED);
+	while (read(fd, event, sizeof(event[0])) == sizeof(event[0])) {
+		TEST_ASSERT_EQ(event[0].type, KVM_GTDP_EVENT_SLOT_REMOVED);
+		removed++;
+	}
+	TEST_ASSERT(removed, "what came before the end is lost");
 	TEST_ASSERT_EQ(read(fd, event, sizeof(event)), 0);
 	close(fd);
 	return NULL;
