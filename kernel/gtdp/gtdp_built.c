@@ -94,14 +94,14 @@ bool gtdp_built_has(struct kvm_gtdp *gtdp, gfn_t gfn)
 	return built;
 }
 
-/* Is all of it built? */
+/* Is any of it built? */
 bool gtdp_is_built(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
 {
 	MA_STATE(mas, &gtdp->built, start, start);
 	bool built;
 
 	rcu_read_lock();
-	built = mas_walk(&mas) && mas.last >= end - 1;
+	built = mas_find(&mas, end - 1);
 	rcu_read_unlock();
 	return built;
 }
@@ -110,8 +110,8 @@ bool gtdp_is_built(struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
 static void count_leaves(struct kvm_mmu_page *root, gfn_t start, gfn_t end, bool first,
 			 struct kvm_gtdp_stats *stats)
 {
+	gfn_t lo, hi, done = start;
 	struct tdp_iter iter;
-	gfn_t lo, hi;
 
 	end = min(end, gtdp_root_end(root));
 	if (start >= end)
@@ -121,12 +121,16 @@ static void count_leaves(struct kvm_mmu_page *root, gfn_t start, gfn_t end, bool
 		if (!is_shadow_present_pte(iter.old_spte) ||
 		    !is_last_spte(iter.old_spte, iter.level))
 			continue;
-		lo = max(iter.gfn, start);
+		/* A leaf that is split here and now comes a second time, in pieces. */
+		lo = max(iter.gfn, done);
 		hi = min(iter.gfn + KVM_PAGES_PER_HPAGE(iter.level), end);
+		if (lo >= hi)
+			continue;
 		stats->mapped_bytes += (hi - lo) << PAGE_SHIFT;
 		/* A leaf that starts before this batch was counted with the last. */
 		if (iter.gfn >= start || first)
 			stats->leaves[iter.level]++;
+		done = hi;
 	}
 }
 

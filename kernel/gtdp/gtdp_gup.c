@@ -391,11 +391,16 @@ static bool is_cached(struct vm_area_struct *vma, unsigned long hva)
 	return true;
 }
 
-/* Shared memory whose owner may fault it in without further ado. */
+/*
+ * Shared memory whose owner may fault it in without further ado.  It stays that for as
+ * long as mmap_lock is held: no fault here lets it go.
+ */
 static bool may_fault_in(struct vm_area_struct *vma)
 {
 	return (vma->vm_flags & (VM_SHARED | VM_WRITE)) == (VM_SHARED | VM_WRITE) &&
-	       !(vma->vm_flags & (VM_IO | VM_PFNMAP)) && vma->vm_file && !userfaultfd_armed(vma);
+	       (is_vm_hugetlb_page(vma) ||
+		(vma->vm_file && shmem_mapping(vma->vm_file->f_mapping))) &&
+	       !(vma->vm_flags & (VM_IO | VM_PFNMAP)) && !userfaultfd_armed(vma);
 }
 
 /*
@@ -412,7 +417,6 @@ static int fault_in(struct gtdp_build *b, unsigned long hva)
 {
 	struct mm_struct *mm = b->kvm->mm;
 	struct vm_area_struct *vma;
-	bool unlocked = false;
 	int r;
 
 	r = mmap_read_lock_killable(mm);
@@ -424,7 +428,7 @@ static int fault_in(struct gtdp_build *b, unsigned long hva)
 	if (vma && may_fault_in(vma) && (!b->present || is_cached(vma, hva)))
 		r = fixup_user_fault(mm, hva,
 				     is_vm_hugetlb_page(vma) ? FAULT_FLAG_WRITE : 0,
-				     &unlocked) ?: 1;
+				     NULL) ?: 1;
 	mmap_read_unlock(mm);
 	return r == -EFAULT ? 0 : r;
 }
@@ -481,13 +485,13 @@ static unsigned long absent_in_file(struct vm_area_struct *vma, unsigned long hv
 static unsigned long absent_in_tables(struct mm_struct *mm, unsigned long hva)
 {
 	unsigned long size, n = 1;
+	pud_t *pudp, pud;
 	pte_t *ptep;
 	pgd_t pgd;
 	p4d_t p4d;
-	pud_t pud;
 	pmd_t pmd;
 
-	/* With mmap_lock held, tables go by RCU only. */
+	/* With mmap_lock held, tables that are not shared go by RCU only. */
 	rcu_read_lock();
 	size = PGDIR_SIZE;
 	pgd = READ_ONCE(*pgd_offset(mm, hva));
@@ -498,14 +502,16 @@ static unsigned long absent_in_tables(struct mm_struct *mm, unsigned long hva)
 	if (p4d_none(p4d))
 		goto none;
 	size = PUD_SIZE;
-	pud = READ_ONCE(*pud_offset(&p4d, hva));
+	pudp = pud_offset(&p4d, hva);
+	pud = READ_ONCE(*pudp);
 	if (pud_none(pud))
 		goto none;
 	size = PMD_SIZE;
 	if (!pud_present(pud) || pud_leaf(pud))
 		goto none;
 	pmd = READ_ONCE(*pmd_offset(&pud, hva));
-	if (pmd_none(pmd) || !pmd_present(pmd) || pmd_leaf(pmd))
+	if (pmd_none(pmd) || !pmd_present(pmd) || pmd_leaf(pmd) ||
+	    pud_val(READ_ONCE(*pudp)) != pud_val(pud))
 		goto none;
 
 	ptep = pte_offset_kernel(&pmd, hva);

@@ -341,7 +341,7 @@ int gtdp_map(struct gtdp_build *b, const struct kvm_memory_slot *slot, gfn_t gfn
 
 	/* Out of reach of this VM's vCPUs: the iterator would wrap. */
 	if ((gfn + nr * KVM_PAGES_PER_HPAGE(level) - 1) >> (role.level * SPTE_LEVEL_BITS))
-		return -EFAULT;
+		return -ERANGE;
 
 	f.nr = count_allowed(slot, gfn, nr, level);
 	if (!f.nr)

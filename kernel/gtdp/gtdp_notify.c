@@ -139,19 +139,26 @@ static bool same_after_fault(struct mm_struct *mm, unsigned long hva, struct pag
 	return same;
 }
 
+/* Who asks for the owner's page tables, and so what counts as mapped. */
+enum ask {
+	ASK_NOW,		/* present, right now */
+	ASK_RECLAIM,		/* after a notifier of reclaim, which unmaps what it cannot take */
+	ASK_PROTECTION,		/* of one that unmaps nothing: what is not there was not before */
+	ASK_OTHER,		/* of any other */
+};
+
 /* Does the entry map @pfn so that the owner can write to it, if only after a fault? */
 static bool entry_same(struct mm_struct *mm, unsigned long hva, struct host_entry e,
-		       unsigned long pfn, bool now)
+		       unsigned long pfn, enum ask ask)
 {
 	bool hinted = e.protnone;
 	swp_entry_t swp;
 
-	if (now)
+	if (ask == ASK_NOW)
 		return e.present && e.pfn == pfn;
 
-	/* Reclaim unmaps a page before it sees that there is no point in it. */
 	if (!e.val)
-		return current->flags & PF_MEMALLOC && same_after_fault(mm, hva, e.page, false);
+		return ask != ASK_OTHER && same_after_fault(mm, hva, e.page, false);
 
 	if (!e.present) {
 		/* Under migration, which the pin will make fail? */
@@ -173,8 +180,7 @@ static bool entry_same(struct mm_struct *mm, unsigned long hva, struct host_entr
  * How many of the @nr pages from @page on does the owner have mapped at @hva, writable
  * as they must have been when they were pinned?
  *
- * With @now it must be mapped, otherwise it may be about to be.  If none is, *@gone are
- * not.
+ * If none is, *@gone are not.
  *
  * This looks at no page but at its number only.  The page tables stay: whoever has
  * changed them, and waits for the end of this notifier, holds mmap_lock, the VMA's lock
@@ -182,7 +188,7 @@ static bool entry_same(struct mm_struct *mm, unsigned long hva, struct host_entr
  * huge page replaces are freed after a grace period or wait for an interrupt.
  */
 static unsigned long still_mapped(struct mm_struct *mm, unsigned long hva, struct page *page,
-				  unsigned long nr, bool now, unsigned long *gone)
+				  unsigned long nr, enum ask ask, unsigned long *gone)
 {
 	unsigned long pfn = page_to_pfn(page), size = PUD_SIZE, flags, n = 0;
 	struct host_entry e = { .page = page };
@@ -239,12 +245,12 @@ static unsigned long still_mapped(struct mm_struct *mm, unsigned long hva, struc
 		e.present = pte_present(pte);
 		e.writable = pte_write(pte);
 		e.protnone = pte_protnone(pte);
-		if (!entry_same(mm, hva, e, pfn + n, now))
+		if (!entry_same(mm, hva, e, pfn + n, ask))
 			break;
 	}
 	goto out;
 leaf:
-	if (entry_same(mm, hva, e, pfn - ((hva & (size - 1)) >> PAGE_SHIFT), now))
+	if (entry_same(mm, hva, e, pfn - ((hva & (size - 1)) >> PAGE_SHIFT), ask))
 		n = min(nr, (ALIGN(hva + 1, size) - hva) >> PAGE_SHIFT);
 	/* What was asked is about this folio only. */
 	if (n && !e.val)
@@ -266,6 +272,7 @@ void __kvm_gtdp_recheck(struct kvm *kvm, struct kvm_gfn_range *range)
 {
 	struct kvm_gtdp *gtdp = kvm->arch.gtdp;
 	gfn_t gfn, next, first = range->start;
+	enum ask ask = ASK_OTHER;
 	unsigned long n, gone;
 	struct page *page;
 	bool huge;
@@ -273,20 +280,28 @@ void __kvm_gtdp_recheck(struct kvm *kvm, struct kvm_gfn_range *range)
 	if (!gtdp || range->slot->as_id)
 		return;
 
+	if (range->arg.event != MMU_NOTIFY_CLEAR)
+		ask = ASK_PROTECTION;
+	else if (current->flags & PF_MEMALLOC)
+		ask = ASK_RECLAIM;
+
 	/* [first, gfn) was pinned, and is no longer what it was. */
 	for (gfn = first; gfn < range->end; gfn = next) {
 		first = make_way(kvm, gtdp, range, first, gfn);
 		page = gtdp_pin_peek(gtdp, gfn, range->end, &next, &huge);
 		if (page) {
 			n = still_mapped(kvm->mm, __gfn_to_hva_memslot(range->slot, gfn), page,
-					 next - gfn, false, &gone);
+					 next - gfn, ask, &gone);
 			if (!n) {
 				next = huge ? next : gfn + gone;
 				continue;
 			}
+			/* A huge page that is kept in part goes as a whole. */
+			if (!huge || gfn + n == next) {
+				atomic64_add(n << PAGE_SHIFT, &gtdp->kept_bytes);
+				atomic64_add(n, &kvm->stat.gtdp_kept_pages);
+			}
 			next = gfn + n;
-			atomic64_add(n << PAGE_SHIFT, &gtdp->kept_bytes);
-			atomic64_add(n, &kvm->stat.gtdp_kept_pages);
 		}
 		if (first < gfn)
 			take(kvm, gtdp, range, first, gfn);
@@ -309,8 +324,8 @@ static bool all_mapped(struct kvm *kvm, struct kvm_gtdp *gtdp,
 		page = gtdp_pin_peek(gtdp, gfn, end, &next, &huge);
 		if (!page)
 			continue;
-		n = still_mapped(kvm->mm, __gfn_to_hva_memslot(slot, gfn), page, next - gfn, true,
-				 &gone);
+		n = still_mapped(kvm->mm, __gfn_to_hva_memslot(slot, gfn), page, next - gfn,
+				 ASK_NOW, &gone);
 		if (!n)
 			return false;
 		next = gfn + n;
@@ -318,24 +333,30 @@ static bool all_mapped(struct kvm *kvm, struct kvm_gtdp *gtdp,
 	return true;
 }
 
-static void unmap_for_release(struct kvm *kvm, struct kvm_memory_slot *slot, gfn_t start,
-			      gfn_t end)
+static void unmap_for_release(struct kvm *kvm, struct kvm_gtdp *gtdp,
+			      struct kvm_memory_slot *slot, gfn_t start, gfn_t end)
 {
 	struct kvm_gfn_range range = {
 		.slot = slot,
 		.start = start,
 		.end = end,
+		.may_block = true,
 	};
 
 	kvm_mmu_invalidate_begin(kvm);
 	kvm_mmu_invalidate_range_add(kvm, start, end);
+	/* What goes along with a huge page, and is still built. */
+	if (READ_ONCE(gtdp->has_handle))
+		gtdp_lose(kvm, gtdp, start, end, KVM_GTDP_HOLE_REQUEST, GTDP_YIELD_NONE);
 	if (__kvm_unmap_gfn_range(kvm, &range))
 		kvm_flush_remote_tlbs(kvm);
+	gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_NONE);
 	kvm_mmu_invalidate_end(kvm);
 }
 
-static void release_in_slot(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_memory_slot *slot,
-			    gfn_t start, gfn_t end)
+/* Let pins go where the owner has everything mapped.  Called with mmap_lock held. */
+static bool release_mapped(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_memory_slot *slot,
+			   gfn_t start, gfn_t end)
 {
 	bool mapped;
 
@@ -345,18 +366,36 @@ static void release_in_slot(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_m
 	if (mapped)
 		gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_NONE);
 	read_unlock(&kvm->mmu_lock);
-	if (mapped)
-		return;
+	return mapped;
+}
 
+static void release_unmap(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_memory_slot *slot,
+			  gfn_t start, gfn_t end)
+{
 	write_lock(&kvm->mmu_lock);
 	gtdp_pin_extend(gtdp, &start, &end);
-	unmap_for_release(kvm, slot, start, end);
-	gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_NONE);
+	unmap_for_release(kvm, gtdp, slot, start, end);
 	write_unlock(&kvm->mmu_lock);
 }
 
-/* How much is released with mmu_lock held. */
+/* How much is released with mmu_lock held, and how much of it is unmapped if it must be. */
 #define RELEASE_BATCH	(16UL << 20 >> PAGE_SHIFT)
+#define UNMAP_BATCH	KVM_PAGES_PER_HPAGE(PG_LEVEL_2M)
+
+static void release_batch(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_memory_slot *slot,
+			  gfn_t start, gfn_t end, bool alive)
+{
+	gfn_t gfn, next;
+
+	if (alive && release_mapped(kvm, gtdp, slot, start, end))
+		return;
+
+	for (gfn = start; gfn < end; gfn = next) {
+		next = min(end, ALIGN(gfn + 1, UNMAP_BATCH));
+		if (!alive || !release_mapped(kvm, gtdp, slot, gfn, next))
+			release_unmap(kvm, gtdp, slot, gfn, next);
+	}
+}
 
 /*
  * Let the pins of [start, end) go while the VM runs: its leaves stay.  But where the pin
@@ -367,15 +406,12 @@ static void release_in_slot(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_m
 void gtdp_pin_release(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t start, gfn_t end)
 {
 	struct mm_struct *mm = kvm->mm;
+	bool alive = mmget_not_zero(mm);
 	struct kvm_memslot_iter iter;
 	gfn_t gfn, next, stop;
-	/* Without users no vCPU runs, and all leaves go before the pages do. */
-	bool alive = mmget_not_zero(mm);
 
-	if (!alive) {
-		gtdp_pin_drop(gtdp, kvm, start, end, GTDP_YIELD_SLEEP);
-		return;
-	}
+	if (!atomic64_read(&gtdp->pinned_pages))
+		goto out;
 
 	kvm_for_each_memslot_in_gfn_range(&iter, kvm_memslots(kvm), start, end) {
 		if (!gtdp_is_user_slot(iter.slot))
@@ -383,12 +419,16 @@ void gtdp_pin_release(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t start, gfn_t
 		stop = min(end, iter.slot->base_gfn + iter.slot->npages);
 		for (gfn = max(start, iter.slot->base_gfn); gfn < stop; gfn = next) {
 			next = min(stop, ALIGN(gfn + 1, RELEASE_BATCH));
-			/* Keeps the owner's page tables. */
-			mmap_read_lock(mm);
-			release_in_slot(kvm, gtdp, iter.slot, gfn, next);
-			mmap_read_unlock(mm);
+			/* Keeps the owner's page tables, which a dying owner may not have. */
+			if (alive)
+				mmap_read_lock(mm);
+			release_batch(kvm, gtdp, iter.slot, gfn, next, alive);
+			if (alive)
+				mmap_read_unlock(mm);
 			cond_resched();
 		}
 	}
-	mmput_async(mm);
+out:
+	if (alive)
+		mmput_async(mm);
 }

@@ -226,13 +226,11 @@ out:
 	return done;
 }
 
-/* As collapse_level(), but what is being changed gets a while to be over. */
+/* As collapse_level(), but what is being changed gets a while, of *@waits, to be over. */
 static void collapse(struct kvm *kvm, struct kvm_gtdp *gtdp, const struct kvm_memory_slot *slot,
-		     gfn_t start, gfn_t end, int level)
+		     gfn_t start, gfn_t end, int level, int *waits)
 {
-	int i;
-
-	for (i = 0; i < 16 && !collapse_level(kvm, gtdp, slot, start, end, level); i++)
+	while (!collapse_level(kvm, gtdp, slot, start, end, level) && --*waits > 0)
 		usleep_range(100, 500);
 }
 
@@ -266,7 +264,7 @@ static void make_writable(struct kvm *kvm, gfn_t start, gfn_t end)
 
 static void collapse_in_slot(struct kvm *kvm, struct kvm_gtdp *gtdp,
 			     const struct kvm_memory_slot *slot, gfn_t start, gfn_t end,
-			     int max_level)
+			     int max_level, int *waits)
 {
 	int top = min_t(int, max_level, kvm_mmu_get_max_leaf_level());
 	gfn_t gfn, next;
@@ -279,15 +277,15 @@ static void collapse_in_slot(struct kvm *kvm, struct kvm_gtdp *gtdp,
 	for (gfn = start; gfn < end; gfn = next) {
 		next = min(end, ALIGN(gfn + 1, 64 * KVM_PAGES_PER_HPAGE(PG_LEVEL_2M)));
 		if (top >= PG_LEVEL_2M)
-			collapse(kvm, gtdp, slot, gfn, next, PG_LEVEL_2M);
+			collapse(kvm, gtdp, slot, gfn, next, PG_LEVEL_2M, waits);
 		make_writable(kvm, gfn, next);
 	}
 	if (top >= PG_LEVEL_1G)
-		collapse(kvm, gtdp, slot, start, end, PG_LEVEL_1G);
+		collapse(kvm, gtdp, slot, start, end, PG_LEVEL_1G, waits);
 }
 
 static void collapse_batch(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t start, gfn_t end,
-			   int max_level)
+			   int max_level, int *waits)
 {
 	struct kvm_memslot_iter iter;
 	int idx;
@@ -295,7 +293,8 @@ static void collapse_batch(struct kvm *kvm, struct kvm_gtdp *gtdp, gfn_t start, 
 	idx = srcu_read_lock(&kvm->srcu);
 	kvm_for_each_memslot_in_gfn_range(&iter, kvm_memslots(kvm), start, end)
 		collapse_in_slot(kvm, gtdp, iter.slot, max(start, iter.slot->base_gfn),
-				 min(end, iter.slot->base_gfn + iter.slot->npages), max_level);
+				 min(end, iter.slot->base_gfn + iter.slot->npages), max_level,
+				 waits);
 	srcu_read_unlock(&kvm->srcu, idx);
 }
 
@@ -338,6 +337,7 @@ int gtdp_collapse(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_range 
 {
 	int max_level = range->max_level ?: PG_LEVEL_1G;
 	struct mm_struct *mm = kvm->mm;
+	int waits = 64;
 	gfn_t gfn, next;
 
 	/* The owner's page tables are looked at. */
@@ -347,7 +347,7 @@ int gtdp_collapse(struct kvm *kvm, struct kvm_gtdp *gtdp, struct kvm_gtdp_range 
 	while (range->size && !interrupted(interruptible)) {
 		gfn = range->gpa >> PAGE_SHIFT;
 		next = min(gfn + (range->size >> PAGE_SHIFT), ALIGN(gfn + 1, BATCH_GFNS));
-		collapse_batch(kvm, gtdp, gfn, next, max_level);
+		collapse_batch(kvm, gtdp, gfn, next, max_level, &waits);
 		range->gpa += (next - gfn) << PAGE_SHIFT;
 		range->size -= (next - gfn) << PAGE_SHIFT;
 		cond_resched();

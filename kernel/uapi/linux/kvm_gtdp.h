@@ -58,6 +58,7 @@ struct kvm_gtdp_info {
  * EOPNOTSUPP	a VM whose memory KVM must not map by itself (confidential
  *		or with private memory)
  * ESRCH	the VM's owner has gone
+ * ENOMEM, EMFILE, ENFILE	no memory, or no descriptor
  */
 struct kvm_gtdp_attach {
 	__s32 vm_fd;
@@ -104,6 +105,7 @@ struct kvm_gtdp_slots {
  *
  * BUILD maps [gpa, gpa + size) writable at the largest leaf that the backing,
  * the slot's alignment and max_level (0: no limit) allow, and pins the memory.
+ * With dirty logging of the slot leaves are 4K, and their first write is logged.
  * The range must be covered by memory slots; read-only slots are skipped.
  * Memory is faulted in as if its owner had written to it, unless PRESENT: then only
  * what is there is mapped, which is what the owner has mapped writable, and what
@@ -111,19 +113,21 @@ struct kvm_gtdp_slots {
  * there already and larger than max_level stays: see SPLIT.
  *
  * RELEASE lets the pins of [gpa, gpa + size) go.  Leaves stay until somebody
- * else takes them away; the range is no longer counted as built.  A huge page
- * is pinned, and let go, as a whole.  Flags and max_level must be zero.
+ * else takes them away, but for memory that its owner does not have mapped at
+ * that moment (it is being migrated or reclaimed); the range is no longer counted
+ * as built.  A huge page is pinned, and let go, as a whole.  Flags and max_level
+ * must be zero.
  *
  * SPLIT replaces every leaf that overlaps the range and is larger than max_level
  * (0: 4K) by a table of smaller ones, so that dirty logging can be switched on
  * later with nothing left to split.  Nothing is unmapped and no pin changes.
- * Flags must be zero.
+ * Flags must be zero, max_level at most 2M.
  *
  * COLLAPSE is the reverse: tables that lie in the range as a whole, are mapped
  * without a gap and writable, and whose memory is contiguous there and in the
  * owner's page tables, become one leaf of up to max_level (0: no limit).  What
- * cannot be collapsed (dirty logging, write tracking, NX huge pages) stays as it
- * is, and is no error.  Leaves get write access back that dirty logging has taken.
+ * cannot be collapsed (dirty logging, write tracking, NX huge pages, a change of
+ * the owner's mapping that lasts) stays as it is, and is no error.  Leaves get write access back that dirty logging has taken.
  * Nothing is unmapped.  Flags must be zero.
  *
  * EINVAL	gpa or size unaligned or size zero, gpa + size overflows or
@@ -132,6 +136,8 @@ struct kvm_gtdp_slots {
  * EAGAIN	a slot or the owner's mapping changed meanwhile: call again
  * EINTR	a signal arrived: call again to go on
  * EFAULT	the owner has no accessible memory at gpa
+ * ERANGE	beyond what the VM's page tables can map: attach or build after its
+ *		vCPUs have got their CPUID, which may make 5 levels of 4 (BUILD)
  * EOPNOTSUPP	shadow paging, or memory that cannot be pinned for long
  * ENOMEM	no memory for page tables, or the owner's VmPin would exceed the
  *		RLIMIT_MEMLOCK of whoever attached (not with CAP_IPC_LOCK)
@@ -151,7 +157,7 @@ struct kvm_gtdp_range {
 #define KVM_GTDP_HOLE_SLOT	1	/* memory slot deleted or moved */
 #define KVM_GTDP_HOLE_DIRTY_LOG	2	/* dirty logging switched on or off */
 #define KVM_GTDP_HOLE_NX_HUGE	3	/* NX huge page mitigation */
-#define KVM_GTDP_HOLE_REQUEST	4	/* unmapped by request of the VMM */
+#define KVM_GTDP_HOLE_REQUEST	4	/* unmapped along with what was released */
 #define KVM_GTDP_HOLE_OTHER	5	/* all roots dropped, memory type changed */
 #define KVM_GTDP_HOLE_REASONS	8
 
@@ -214,7 +220,8 @@ struct kvm_gtdp_event {
 
 /*
  * On a handle.  poll() reports EPOLLIN while there are events to read, and
- * EPOLLHUP once the VM or its owner has gone; all calls are ESRCH from then on.
+ * EPOLLHUP | EPOLLERR once the VM or its owner has gone; all calls are ESRCH from
+ * then on.
  * Closing the handle lets all pins go; the guest goes on with what is mapped, and
  * on demand.
  */
