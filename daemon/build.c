@@ -228,6 +228,11 @@ int build_set_error(Build *b, int result, sd_bus_error *error) {
         case -ENOMEM:
                 why = "no memory for page tables, or tdpd may not lock that much: its unit needs LimitMEMLOCK=infinity";
                 break;
+        case -ERANGE:
+                name = TDP_ERROR_BUSY;
+                why = "it is beyond what the VM's page tables can map before its vCPUs are set up; build again when "
+                      "the VM runs";
+                break;
         case -EIO:
                 why = "KVM has given this VM up: the kernel's log says why";
                 break;

@@ -217,6 +217,8 @@ int handle_range(int handle, HandleOp op, uint64_t *gpa, uint64_t *size, uint32_
                 advance(gpa, size, 4096);
                 return -EFAULT;
         }
+        if (scenario_is("few-levels") && *gpa >= GIB(4))
+                return -ERANGE;
         if (scenario_is("no-memory") && *gpa >= GIB(4))
                 return -ENOMEM;
         if (scenario_is("slot-vanishes") && *gpa >= GIB(4))
