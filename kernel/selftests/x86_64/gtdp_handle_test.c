@@ -6,6 +6,7 @@
  */
 #include <linux/capability.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -114,6 +115,101 @@ static const char *test_events_read(void)
 	TEST_ASSERT(read(fd, events, 1) <= 0, "read() of one byte");
 	close(fd);
 	close(t.dev_fd);
+	return NULL;
+}
+
+static void *read_to_the_end(void *arg)
+{
+	struct kvm_gtdp_event event;
+	ssize_t n;
+
+	do {
+		n = read(*(int *)arg, &event, sizeof(event));
+	} while (n == sizeof(event));
+	return (void *)n;
+}
+
+static void *wait_readable(void *arg)
+{
+	struct pollfd pfd = { .fd = *(int *)arg, .events = POLLIN };
+
+	return (void *)(long)(poll(&pfd, 1, -1) == 1 ? pfd.revents : -1);
+}
+
+/* Who waits when something happens, or when there is nothing more to come. */
+static const char *test_waiting(void)
+{
+	pthread_t reader, poller;
+	void *ret;
+
+	gtdp_call_open(&t, true);
+	pthread_create(&poller, NULL, wait_readable, &t.fd);
+	usleep(100 * 1000);
+	vm_mem_region_delete(t.vm, SLOT);
+	pthread_join(poller, &ret);
+	TEST_ASSERT((long)ret == POLLIN, "poll(): 0x%lx", (long)ret);
+
+	pthread_create(&reader, NULL, read_to_the_end, &t.fd);
+	usleep(100 * 1000);
+	kvm_vm_free(t.vm);
+	pthread_join(reader, &ret);
+	TEST_ASSERT(!ret, "read() when the VM goes: %li", (long)ret);
+	close(t.fd);
+	close(t.dev_fd);
+	return NULL;
+}
+
+/* As a program of 32 bits calls it.  The argument is below 4G. */
+static int compat_ioctl(int fd, unsigned int cmd, void *arg)
+{
+	int ret;
+
+	asm volatile("int $0x80" : "=a" (ret) : "0" (54), "b" (fd), "c" (cmd), "d" (arg)
+		     : "memory", "r8", "r9", "r10", "r11");
+	return ret;
+}
+
+static void call_by_32_bits(void)
+{
+	union gtdp_arg *arg, want;
+	enum gtdp_call call;
+	int ret, fd;
+
+	arg = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT,
+		   -1, 0);
+	TEST_ASSERT(arg != MAP_FAILED, "mmap() failed, errno: %i", errno);
+	for (call = GTDP_GET_INFO; call < GTDP_NR_CALLS; call++) {
+		if (call == GTDP_STATS)
+			continue;	/* not twice the same */
+		fd = gtdp_calls[call].on_device ? t.dev_fd : t.fd;
+		want = *arg = gtdp_good_arg(&t, call);
+		ret = compat_ioctl(fd, gtdp_calls[call].cmd, arg);
+		TEST_ASSERT(!ret && !gtdp_do_call(&t, call, &want), "%s: %i",
+			    gtdp_calls[call].name, ret);
+		TEST_ASSERT(!memcmp(arg, &want, sizeof(want)), "%s: another result",
+			    gtdp_calls[call].name);
+	}
+	TEST_ASSERT_EQ(compat_ioctl(t.fd, KVM_GTDP_BUILD, NULL), -EFAULT);
+	TEST_ASSERT_EQ(compat_ioctl(t.fd, KVM_GTDP_GET_INFO, arg), -ENOTTY);
+}
+
+static const char *test_compat(void)
+{
+	int status;
+	pid_t pid;
+
+	gtdp_call_open(&t, true);
+	pid = fork();
+	TEST_ASSERT(pid >= 0, "fork() failed, errno: %i", errno);
+	if (!pid) {
+		call_by_32_bits();
+		_exit(KSFT_PASS);
+	}
+	TEST_ASSERT(waitpid(pid, &status, 0) == pid, "waitpid() failed, errno: %i", errno);
+	gtdp_call_close(&t);
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV)
+		return "this kernel has no system calls of 32 bits";
+	TEST_ASSERT(!status, "the other process failed, status 0x%x", status);
 	return NULL;
 }
 
@@ -255,6 +351,8 @@ static const char *test_left_behind(void)
 static const struct gtdp_case cases[] = {
 	{ "file_ops", test_file_ops },
 	{ "read", test_events_read },
+	{ "waiting", test_waiting },
+	{ "compat", test_compat },
 	{ "closed", test_closed },
 	{ "other_process", test_other_process },
 	{ "memlock", test_memlock },
