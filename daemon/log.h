@@ -8,8 +8,26 @@
 
 #include "macro.h"
 
+typedef enum LogTarget {
+        LOG_TARGET_CONSOLE, /* plain lines on stderr, wherever that goes */
+        LOG_TARGET_JOURNAL, /* the journal reads stderr, and takes levels from a prefix */
+        LOG_TARGET_AUTO,    /* to be set only: the journal if it reads stderr */
+        _LOG_TARGET_MAX,
+} LogTarget;
+
 void log_setup(void);
 void log_set_max_level(int level);
+int log_get_max_level(void);
+/* -ENOTCONN: the journal does not read stderr.  The old target stays. */
+int log_set_target(LogTarget target);
+LogTarget log_get_target(void);
+
+/* syslog's words for levels, from "emerg" to "debug".  From a string: -EINVAL if there is none such. */
+const char *log_level_to_string(int level);
+int log_level_from_string(const char *s);
+const char *log_target_to_string(LogTarget target);
+int log_target_from_string(const char *s);
+
 void log_full(int level, const char *format, ...) _printf_(2, 3);
 int log_full_errno(int level, int error, const char *format, ...) _printf_(3, 4);
 

@@ -8,6 +8,7 @@
 
 #include "bus-error.h"
 #include "bus-job.h"
+#include "bus-log-control.h"
 #include "bus-manager.h"
 #include "bus-node.h"
 #include "bus-vm.h"
@@ -106,7 +107,8 @@ static int manager_connect(Manager *m) {
 
         if ((r = sd_bus_add_object_manager(m->bus, NULL, "/org/tdpd1")) < 0 ||
             (r = bus_manager_register(m)) < 0 || (r = bus_node_register(m)) < 0 ||
-            (r = bus_vm_register(m)) < 0 || (r = bus_job_register(m)) < 0)
+            (r = bus_vm_register(m)) < 0 || (r = bus_job_register(m)) < 0 ||
+            (r = bus_log_control_register(m)) < 0)
                 return log_error_errno(r, "Registering the bus objects failed");
 
         r = sd_bus_request_name(m->bus, BUS_NAME, 0);
