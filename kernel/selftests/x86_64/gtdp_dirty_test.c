@@ -134,6 +134,7 @@ static void run_epoch(struct dirty_vm *d)
 
 	dirty_enable(d);
 	for (i = 0; i < rounds; i++) {
+		alarm(GTDP_CASE_SECONDS);
 		usleep(gtdp_below(&d->rng, 15000));
 		if (gtdp_below(&d->rng, 3))
 			dirty_harvest(d, false);
@@ -160,7 +161,6 @@ static void check_mode(enum dirty_mode mode, enum vm_mem_backing_src_type src)
 	do {
 		run_epoch(t.d);
 		epochs++;
-		alarm(GTDP_CASE_SECONDS);
 	} while (gtdp_msecs() < end);
 
 	WRITE_ONCE(t.stop, true);

@@ -258,6 +258,7 @@ static const char *test_storm(void)
 		sleep(1);
 		alarm(GTDP_CASE_SECONDS);
 	}
+	alarm(4 * GTDP_CASE_SECONDS);
 	storm_stop(&s);
 	guest_all = 1;
 	sync_global_to_guest(s.vm, guest_all);

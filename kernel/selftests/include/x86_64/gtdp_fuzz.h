@@ -60,7 +60,7 @@ enum fuzz_op {
 	FUZZ_VM_NEW, FUZZ_VM_END, FUZZ_SLOT_SET, FUZZ_SLOT_DELETE, FUZZ_SLOT_MOVE,
 	FUZZ_SLOT_FLAGS, FUZZ_DIRTY_GET, FUZZ_DIRTY_CLEAR, FUZZ_DIRTY_RESET,
 	FUZZ_RUN, FUZZ_DISCARD, FUZZ_PUNCH, FUZZ_REMAP, FUZZ_PROTECT, FUZZ_ADVISE,
-	FUZZ_FORK, FUZZ_TOUCH,
+	FUZZ_FORK, FUZZ_TOUCH, FUZZ_HOST,
 	FUZZ_NR_OPS,
 };
 
@@ -152,6 +152,8 @@ int fuzz_protect(struct fuzz_worker *w, int vm);
 int fuzz_advise(struct fuzz_worker *w, int vm);
 int fuzz_fork(struct fuzz_worker *w, int vm);
 int fuzz_touch(struct fuzz_worker *w, int vm);
+int fuzz_host(struct fuzz_worker *w, int vm);
+void fuzz_restore_host(void);
 
 /* gtdp_fuzz_handle.c: the calls that this is about */
 int fuzz_attach(struct fuzz_worker *w, int vm);

@@ -41,6 +41,7 @@ static const struct {
 	[FUZZ_ADVISE]		= { "advise", 5, false, fuzz_advise },
 	[FUZZ_FORK]		= { "fork", 1, false, fuzz_fork },
 	[FUZZ_TOUCH]		= { "touch", 4, false, fuzz_touch },
+	[FUZZ_HOST]		= { "host", 1, false, fuzz_host },
 };
 
 #define NOT_YET	INT_MIN

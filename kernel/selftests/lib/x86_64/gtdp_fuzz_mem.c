@@ -6,6 +6,7 @@
 #include <linux/falloc.h>
 #include <sys/wait.h>
 
+#include "gtdp_bed.h"
 #include "gtdp_fuzz.h"
 #include "gtdp_keep.h"
 
@@ -155,4 +156,24 @@ int fuzz_fork(struct fuzz_worker *w, int vm)
 		_exit(0);
 	}
 	return waitpid(pid, NULL, 0) == pid ? 0 : -errno;
+}
+
+#define NX_HUGE_PAGES	"/sys/module/kvm/parameters/nx_huge_pages"
+
+/* What an administrator may do: it is for all VMs. */
+int fuzz_host(struct fuzz_worker *w, int vm)
+{
+	switch (gtdp_below(&w->rng, 4)) {
+	case 0:
+		return gtdp_write_file("/proc/sys/vm/compact_memory", "1");
+	case 1:
+		return gtdp_write_file(NX_HUGE_PAGES, "force");
+	default:
+		return gtdp_write_file(NX_HUGE_PAGES, "off");
+	}
+}
+
+void fuzz_restore_host(void)
+{
+	gtdp_write_file(NX_HUGE_PAGES, "auto");
 }
