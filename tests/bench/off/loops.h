@@ -15,7 +15,7 @@ typedef struct Bed {
 typedef struct Loop {
         const char *name;
         int level;
-        /* The median is taken of this many rounds, or of fewer in a hurry; 0: not worth it then. */
+        /* The least is taken of this many rounds, or of fewer in a hurry; 0: not worth it then. */
         unsigned rounds, rounds_quick;
         /* One round: how often something was done, and the ticks that it took, preparations left out. */
         uint64_t (*round)(Bed *b, uint64_t *ret_ops);

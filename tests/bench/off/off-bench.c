@@ -33,7 +33,7 @@ static int compare(const void *a, const void *b) {
 /* Returns whether there was something to measure. */
 static bool run_loop(const Loop *loop, double scale, FILE *json, bool first) {
         unsigned rounds = arg.quick ? loop->rounds_quick : loop->rounds;
-        double results[ROUNDS_MAX], median;
+        double results[ROUNDS_MAX];
         uint64_t ops;
         Bed b;
 
@@ -48,16 +48,15 @@ static bool run_loop(const Loop *loop, double scale, FILE *json, bool first) {
         bed_free(&b);
 
         qsort(results, rounds, sizeof(double), compare);
-        median = results[rounds / 2];
         printf("%-22s %10lu %8lu %8u %14.1f %14.1f %14.1f\n", loop->name, level_size(loop->level), ops,
-               rounds, results[0], median, results[rounds - 1]);
+               rounds, results[0], results[rounds / 2], results[rounds - 1]);
         fflush(stdout);
         if (json)
                 fprintf(json,
                         "%s\n  {\"loop\": \"%s\", \"page_size\": %lu, \"ops\": %lu, \"rounds\": %u, "
-                        "\"instructions_per_op\": %.1f, \"least\": %.1f, \"most\": %.1f}",
-                        first ? "[" : ",", loop->name, level_size(loop->level), ops, rounds, median,
-                        results[0], results[rounds - 1]);
+                        "\"instructions_per_op\": %.1f, \"median\": %.1f, \"most\": %.1f}",
+                        first ? "[" : ",", loop->name, level_size(loop->level), ops, rounds, results[0],
+                        results[rounds / 2], results[rounds - 1]);
         return true;
 }
 
