@@ -93,13 +93,14 @@ static const char *dest_open(struct dest *d, const struct source *src)
 		d->other = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
 				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	TEST_ASSERT(d->other != MAP_FAILED, "mmap() failed, errno: %i", errno);
-	for (i = 0; i < SIZE; i += PAGE_SIZE)
-		*(u64 *)(d->other + i) = word(i);
-
 	reg.range.start = (uintptr_t)d->mem;
 	reg.range.len = SIZE;
 	TEST_ASSERT(!ioctl(d->uffd, UFFDIO_REGISTER, &reg),
 		    "UFFDIO_REGISTER failed, errno: %i", errno);
+
+	/* Only now: a huge page must not reach into memory next to it. */
+	for (i = 0; i < SIZE; i += PAGE_SIZE)
+		*(u64 *)(d->other + i) = word(i);
 	return NULL;
 }
 
