@@ -159,6 +159,13 @@ const struct verb verbs[] = {
                         .failure = EXIT_USAGE,
                         .run = verb_cancel,
         },
+        {
+                        .name = "metrics",
+                        .arguments = "",
+                        .help = "Pools and VMs as OpenMetrics text, to be scraped",
+                        .failure = EXIT_USAGE,
+                        .run = verb_metrics,
+        },
 };
 
 const size_t n_verbs = ELEMENTSOF(verbs);

@@ -8,7 +8,7 @@
  * A VM's name tells how its jobs go: words separated by "-".
  *   slow: 2 s per phase   failreserve, failattach, failbuild: the job fails   refuse: Reserve, Attach
  * refused die: the daemon exits in mid-job   hang: it stops answering   two: memory in two parts   skip: not
- * built   older: its kernel cannot split
+ * built   older: its kernel cannot split   torn: it has lost memory, for a reason of later kernels as well
  */
 
 #include <errno.h>
@@ -421,6 +421,15 @@ static int p_vm(sd_bus *b, const char *path, const char *interface, const char *
                 return sd_bus_message_append(reply, "s", says(vm, "skip") ? "skip" : "build");
         if (strcmp(property, "Reasons") == 0)
                 return sd_bus_message_append(reply, "a(ss)", 1, "told", "The name says so");
+        if (strcmp(property, "HoleReasons") == 0 && says(vm, "torn"))
+                return sd_bus_message_append(reply, "a{st}", 3, "notifier", UINT64_C(4096), "other",
+                                             UINT64_C(1) << 21, "unheard-of", UINT64_C(1) << 30);
+        if (strcmp(property, "Holes") == 0 && says(vm, "torn"))
+                return sd_bus_message_append(reply, "t", UINT64_C(8192));
+        if (strcmp(property, "HealedBytes") == 0 && says(vm, "torn"))
+                return sd_bus_message_append(reply, "t", UINT64_C(4096));
+        if (strcmp(property, "FaultsSinceBuild") == 0 && says(vm, "torn"))
+                return sd_bus_message_append(reply, "t", UINT64_C(3));
         if (strcmp(property, "HoleReasons") == 0)
                 return sd_bus_message_append(reply, "a{st}", 1, "notifier", UINT64_C(0));
         if (strcmp(property, "TablePages") == 0)
