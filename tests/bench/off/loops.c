@@ -165,7 +165,7 @@ static uint64_t slot_create(Bed *b, uint64_t *ret_ops) {
         uint64_t t = 0;
 
         guest_touch_each(&b->guest, 0, b->level);
-        *ret_ops = 16;
+        *ret_ops = 8;
         for (uint64_t i = 0; i < *ret_ops; i++) {
                 t += set_slot(b, 1, SPARE_GPA, SPARE_SIZE, b->spare, 0);
                 guest_set_slot(&b->guest, 1, SPARE_GPA, 0, b->spare, 0);
