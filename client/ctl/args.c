@@ -75,6 +75,8 @@ static const struct opt_def defs[_OPT_MAX] = {
                              "Write the VM's statistics there, as JSON, when QEMU has ended" },
         [OPT_RANGE] = { "range", 0, false, KIND_RANGE, FIELD(range), "GPA+SIZE",
                         "Guest-physical memory, like 4G+512M; default: all" },
+        [OPT_ROOT] = { "root", 0, false, KIND_STRING, FIELD(root), "DIR",
+                       "Look below DIR, where another host's files are" },
 };
 
 static const char *const json_modes[] = {

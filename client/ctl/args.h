@@ -35,6 +35,7 @@ enum opt {
         OPT_NO_WAIT,
         OPT_STATS_FILE,
         OPT_RANGE,
+        OPT_ROOT,
         _OPT_MAX,
 };
 
@@ -45,7 +46,7 @@ struct args {
         enum json_mode json;
         bool help, version, no_pager, no_legend, quiet, debug;
 
-        const char *name, *nodes, *numa_mode, *decision, *stats_file;
+        const char *name, *nodes, *numa_mode, *decision, *stats_file, *root;
         uint64_t memory, page_size;
         struct args_range {
                 uint64_t gpa, size;

@@ -160,6 +160,15 @@ const struct verb verbs[] = {
                         .run = verb_cancel,
         },
         {
+                        .name = "doctor",
+                        .arguments = "",
+                        .help = "What of this host stands in the way, and what to do",
+                        .options = OPT_BIT(OPT_ROOT),
+                        .failure = EXIT_USAGE,
+                        .run = verb_doctor,
+                        .notes = "Exit code: 0 if there is no problem, 1 if there is. Notes are no problems.",
+        },
+        {
                         .name = "metrics",
                         .arguments = "",
                         .help = "Pools and VMs as OpenMetrics text, to be scraped",
