@@ -12,76 +12,101 @@
 
 static struct gtdp_call_vm t;
 
-/* One field, at @offset, of @size bytes. */
-struct wrong {
-	enum gtdp_call call;
-	const char *field;
-	size_t offset;
-	size_t size;
-	u64 value;
-	int err;
+enum field {
+	ATTACH_VM_FD,
+	ATTACH_RESERVED0,
+	ATTACH_RESERVED1,
+	ATTACH_RESERVED2,
+	SLOTS_COUNT,
+	SLOTS_RESERVED32,
+	SLOTS_RESERVED0,
+	SLOTS_RESERVED1,
+	SLOTS_SLOTS,
+	RANGE_GPA,
+	RANGE_SIZE,
+	RANGE_MAX_LEVEL,
+	RANGE_RESERVED0,
+	RANGE_RESERVED1,
 };
 
-#define WRONG(_call, _member, _field, _value, _err)				\
-	{ _call, #_field, offsetof(union gtdp_arg, _member._field),			\
-	  sizeof(((union gtdp_arg *)0)->_member._field), _value, _err }
+static const struct {
+	const char *name;
+	size_t offset;
+	size_t size;
+} fields[] = {
+	[ATTACH_VM_FD] = { "vm_fd", offsetof(union gtdp_arg, attach.vm_fd), 4 },
+	[ATTACH_RESERVED0] = { "reserved[0]", offsetof(union gtdp_arg, attach.reserved[0]), 8 },
+	[ATTACH_RESERVED1] = { "reserved[1]", offsetof(union gtdp_arg, attach.reserved[1]), 8 },
+	[ATTACH_RESERVED2] = { "reserved[2]", offsetof(union gtdp_arg, attach.reserved[2]), 8 },
+	[SLOTS_COUNT] = { "count", offsetof(union gtdp_arg, slots.count), 4 },
+	[SLOTS_RESERVED32] = { "reserved32", offsetof(union gtdp_arg, slots.reserved32), 4 },
+	[SLOTS_RESERVED0] = { "reserved[0]", offsetof(union gtdp_arg, slots.reserved[0]), 8 },
+	[SLOTS_RESERVED1] = { "reserved[1]", offsetof(union gtdp_arg, slots.reserved[1]), 8 },
+	[SLOTS_SLOTS] = { "slots", offsetof(union gtdp_arg, slots.slots), 8 },
+	[RANGE_GPA] = { "gpa", offsetof(union gtdp_arg, range.gpa), 8 },
+	[RANGE_SIZE] = { "size", offsetof(union gtdp_arg, range.size), 8 },
+	[RANGE_MAX_LEVEL] = { "max_level", offsetof(union gtdp_arg, range.max_level), 4 },
+	[RANGE_RESERVED0] = { "reserved[0]", offsetof(union gtdp_arg, range.reserved[0]), 8 },
+	[RANGE_RESERVED1] = { "reserved[1]", offsetof(union gtdp_arg, range.reserved[1]), 8 },
+};
 
-#define WRONG_RANGE(_field, _value, _err)					\
-	WRONG(GTDP_BUILD, range, _field, _value, _err),				\
-	WRONG(GTDP_RELEASE, range, _field, _value, _err),				\
-	WRONG(GTDP_SPLIT, range, _field, _value, _err),				\
-	WRONG(GTDP_COLLAPSE, range, _field, _value, _err)
+/* What is wrong in a field, with the calls of @first to @last. */
+static const struct wrong {
+	enum gtdp_call first;
+	enum gtdp_call last;
+	enum field field;
+	u64 value;
+	int err;
+} wrongs[] = {
+	{ GTDP_ATTACH, GTDP_ATTACH, ATTACH_VM_FD, -1, EBADF },
+	{ GTDP_ATTACH, GTDP_ATTACH, ATTACH_VM_FD, INT_MIN, EBADF },
+	{ GTDP_ATTACH, GTDP_ATTACH, ATTACH_VM_FD, INT_MAX, EBADF },
+	{ GTDP_ATTACH, GTDP_ATTACH, ATTACH_RESERVED0, 1, EINVAL },
+	{ GTDP_ATTACH, GTDP_ATTACH, ATTACH_RESERVED1, 1ull << 63, EINVAL },
+	{ GTDP_ATTACH, GTDP_ATTACH, ATTACH_RESERVED2, -1, EINVAL },
 
-static const struct wrong wrongs[] = {
-	WRONG(GTDP_ATTACH, attach, vm_fd, -1, EBADF),
-	WRONG(GTDP_ATTACH, attach, vm_fd, INT_MIN, EBADF),
-	WRONG(GTDP_ATTACH, attach, vm_fd, INT_MAX, EBADF),
-	WRONG(GTDP_ATTACH, attach, reserved[0], 1, EINVAL),
-	WRONG(GTDP_ATTACH, attach, reserved[1], 1ull << 63, EINVAL),
-	WRONG(GTDP_ATTACH, attach, reserved[2], -1, EINVAL),
+	{ GTDP_GET_SLOTS, GTDP_GET_SLOTS, SLOTS_COUNT, 0, E2BIG },
+	{ GTDP_GET_SLOTS, GTDP_GET_SLOTS, SLOTS_COUNT, 1, E2BIG },
+	{ GTDP_GET_SLOTS, GTDP_GET_SLOTS, SLOTS_RESERVED32, 1, EINVAL },
+	{ GTDP_GET_SLOTS, GTDP_GET_SLOTS, SLOTS_RESERVED32, 1u << 31, EINVAL },
+	{ GTDP_GET_SLOTS, GTDP_GET_SLOTS, SLOTS_RESERVED0, 1, EINVAL },
+	{ GTDP_GET_SLOTS, GTDP_GET_SLOTS, SLOTS_RESERVED1, 1ull << 63, EINVAL },
+	{ GTDP_GET_SLOTS, GTDP_GET_SLOTS, SLOTS_SLOTS, 0, EFAULT },
+	{ GTDP_GET_SLOTS, GTDP_GET_SLOTS, SLOTS_SLOTS, 1, EFAULT },
+	{ GTDP_GET_SLOTS, GTDP_GET_SLOTS, SLOTS_SLOTS, -1ull, EFAULT },
+	{ GTDP_GET_SLOTS, GTDP_GET_SLOTS, SLOTS_SLOTS, 1ull << 63, EFAULT },
+	{ GTDP_GET_SLOTS, GTDP_GET_SLOTS, SLOTS_SLOTS, 0xffff888000000000, EFAULT },
 
-	WRONG(GTDP_GET_SLOTS, slots, count, 0, E2BIG),
-	WRONG(GTDP_GET_SLOTS, slots, count, 1, E2BIG),
-	WRONG(GTDP_GET_SLOTS, slots, reserved32, 1, EINVAL),
-	WRONG(GTDP_GET_SLOTS, slots, reserved32, 1u << 31, EINVAL),
-	WRONG(GTDP_GET_SLOTS, slots, reserved[0], 1, EINVAL),
-	WRONG(GTDP_GET_SLOTS, slots, reserved[1], 1ull << 63, EINVAL),
-	WRONG(GTDP_GET_SLOTS, slots, slots, 0, EFAULT),
-	WRONG(GTDP_GET_SLOTS, slots, slots, 1, EFAULT),
-	WRONG(GTDP_GET_SLOTS, slots, slots, -1ull, EFAULT),
-	WRONG(GTDP_GET_SLOTS, slots, slots, 1ull << 63, EFAULT),
-	WRONG(GTDP_GET_SLOTS, slots, slots, 0xffff888000000000, EFAULT),
-
-	WRONG_RANGE(gpa, 1, EINVAL),
-	WRONG_RANGE(gpa, GPA + 2048, EINVAL),
-	WRONG_RANGE(gpa, GPA + PAGE_SIZE - 1, EINVAL),
-	WRONG_RANGE(gpa, 1ull << 52, EINVAL),
-	WRONG_RANGE(gpa, 1ull << 63, EINVAL),
-	WRONG_RANGE(gpa, -SIZE, EINVAL),
-	WRONG_RANGE(gpa, -PAGE_SIZE, EINVAL),
-	WRONG_RANGE(gpa, -1ull, EINVAL),
-	WRONG_RANGE(size, 0, EINVAL),
-	WRONG_RANGE(size, 1, EINVAL),
-	WRONG_RANGE(size, PAGE_SIZE - 1, EINVAL),
-	WRONG_RANGE(size, PAGE_SIZE + 1, EINVAL),
-	WRONG_RANGE(size, 1ull << 52, EINVAL),
-	WRONG_RANGE(size, 1ull << 63, EINVAL),
-	WRONG_RANGE(size, -GPA, EINVAL),
-	WRONG_RANGE(size, -PAGE_SIZE, EINVAL),
-	WRONG_RANGE(size, -1ull, EINVAL),
-	WRONG_RANGE(max_level, 4, EINVAL),
-	WRONG_RANGE(max_level, 1u << 31, EINVAL),
-	WRONG_RANGE(max_level, -1, EINVAL),
-	WRONG_RANGE(reserved[0], 1, EINVAL),
-	WRONG_RANGE(reserved[0], 1ull << 63, EINVAL),
-	WRONG_RANGE(reserved[1], 1, EINVAL),
-	WRONG_RANGE(reserved[1], -1, EINVAL),
-	WRONG(GTDP_BUILD, range, gpa, GPA - PAGE_SIZE, ENOENT),
-	WRONG(GTDP_BUILD, range, gpa, GPA + SIZE, ENOENT),
-	WRONG(GTDP_SPLIT, range, max_level, 3, EINVAL),
-	WRONG(GTDP_RELEASE, range, max_level, 1, EINVAL),
-	WRONG(GTDP_RELEASE, range, max_level, 2, EINVAL),
-	WRONG(GTDP_RELEASE, range, max_level, 3, EINVAL),
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_GPA, 1, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_GPA, GPA + 2048, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_GPA, GPA + PAGE_SIZE - 1, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_GPA, 1ull << 52, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_GPA, 1ull << 63, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_GPA, -SIZE, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_GPA, -PAGE_SIZE, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_GPA, -1ull, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_SIZE, 0, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_SIZE, 1, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_SIZE, PAGE_SIZE - 1, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_SIZE, PAGE_SIZE + 1, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_SIZE, 1ull << 52, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_SIZE, 1ull << 63, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_SIZE, -GPA, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_SIZE, -PAGE_SIZE, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_SIZE, -1ull, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_MAX_LEVEL, 4, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_MAX_LEVEL, 1u << 31, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_MAX_LEVEL, -1, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_RESERVED0, 1, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_RESERVED0, 1ull << 63, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_RESERVED1, 1, EINVAL },
+	{ GTDP_BUILD, GTDP_COLLAPSE, RANGE_RESERVED1, -1, EINVAL },
+	{ GTDP_BUILD, GTDP_BUILD, RANGE_GPA, GPA - PAGE_SIZE, ENOENT },
+	{ GTDP_BUILD, GTDP_BUILD, RANGE_GPA, GPA + SIZE, ENOENT },
+	{ GTDP_SPLIT, GTDP_SPLIT, RANGE_MAX_LEVEL, 3, EINVAL },
+	{ GTDP_RELEASE, GTDP_RELEASE, RANGE_MAX_LEVEL, 1, EINVAL },
+	{ GTDP_RELEASE, GTDP_RELEASE, RANGE_MAX_LEVEL, 2, EINVAL },
+	{ GTDP_RELEASE, GTDP_RELEASE, RANGE_MAX_LEVEL, 3, EINVAL },
 };
 
 static void assert_refused(enum gtdp_call call, const char *field, u64 value,
@@ -101,22 +126,29 @@ static void assert_refused(enum gtdp_call call, const char *field, u64 value,
 	gtdp_assert_nothing_built(&t, what);
 }
 
-static const char *test_fields(void)
+static void check_fields(enum gtdp_call call)
 {
 	const struct wrong *w;
 	union gtdp_arg arg;
-	int pass, i;
+	int i;
 
-	for (pass = 0; pass < 2; pass++) {
-		gtdp_call_open(&t, pass);
-		for (i = 0; i < ARRAY_SIZE(wrongs); i++) {
-			w = &wrongs[i];
-			if ((w->call != GTDP_ATTACH) != pass)
-				continue;
-			arg = gtdp_good_arg(&t, w->call);
-			memcpy(arg.bytes + w->offset, &w->value, w->size);
-			assert_refused(w->call, w->field, w->value, &arg, w->err);
-		}
+	for (i = 0; i < ARRAY_SIZE(wrongs); i++) {
+		w = &wrongs[i];
+		if (call < w->first || call > w->last)
+			continue;
+		arg = gtdp_good_arg(&t, call);
+		memcpy(arg.bytes + fields[w->field].offset, &w->value, fields[w->field].size);
+		assert_refused(call, fields[w->field].name, w->value, &arg, w->err);
+	}
+}
+
+static const char *test_fields(void)
+{
+	enum gtdp_call call;
+
+	for (call = 0; call < GTDP_NR_CALLS; call++) {
+		gtdp_call_open(&t, call != GTDP_ATTACH);
+		check_fields(call);
 		gtdp_call_close(&t);
 	}
 	return NULL;

@@ -129,6 +129,8 @@ static inline int fuzz_pick_slot(struct fuzz_worker *w, int vm)
 }
 
 /* gtdp_fuzz_vm.c: VMs, their slots and memory */
+extern const char fuzz_guest[], fuzz_guest_end[];
+
 void fuzz_open(void);
 void *fuzz_mem(int vm, int slot);
 int fuzz_vm_new(struct fuzz_worker *w, int vm);

@@ -106,11 +106,10 @@ void gtdp_assert_host_state(const struct gtdp_host_state *before, u64 free_slack
 	}
 
 	TEST_ASSERT(false,
-		    "something was left behind: pinned pages %ld, bytes of TDP tables %ld, "
-		    "pages of 2M in use %ld, of 1G %ld, free bytes %ld",
+		    "left behind: %ld pins, %ld bytes of tables, %ld pages of 2M, %ld of 1G, %ld bytes",
 		    now.pins - before->pins, now.table_bytes - before->table_bytes,
 		    before->free_2m - now.free_2m, before->free_1g - now.free_1g,
-		    now.free_bytes - before->free_bytes);
+		    before->free_bytes - now.free_bytes);
 }
 
 int gtdp_log_open(void)
@@ -154,7 +153,7 @@ void gtdp_assert_log_silent(int fd)
 	while ((n = read(fd, line, sizeof(line) - 1)) > 0 || (n < 0 && errno == EPIPE)) {
 		/* EPIPE: so much that some is lost already. */
 		if (n < 0)
-			strcpy(line, "0,;lines were lost\n");
+			snprintf(line, sizeof(line), "0,;lines were lost\n");
 		else
 			line[n] = 0;
 		/* Others may write to /dev/kmsg too, under their own facility. */

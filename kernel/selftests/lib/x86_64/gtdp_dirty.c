@@ -237,6 +237,12 @@ static void clear_log(struct dirty_vm *d, bool all)
 	memset((char *)d->log + (first + nr) / 8, 0, (DIRTY_PAGES - first - nr) / 8);
 }
 
+static void add_to_log(struct dirty_vm *d, u64 page)
+{
+	TEST_ASSERT(page < DIRTY_PAGES, "page 0x%lx", page);
+	d->log[page / BITS_PER_LONG] |= 1ul << page % BITS_PER_LONG;
+}
+
 static void harvest_ring(struct dirty_vm *d)
 {
 	struct kvm_dirty_gfn *gfn;
@@ -251,10 +257,8 @@ static void harvest_ring(struct dirty_vm *d)
 			if (__atomic_load_n(&gfn->flags, __ATOMIC_ACQUIRE) != KVM_DIRTY_GFN_F_DIRTY)
 				break;
 			/* Other slots may be logged, too. */
-			if (gfn->slot == DIRTY_SLOT) {
-				TEST_ASSERT(gfn->offset < DIRTY_PAGES, "page 0x%llx", gfn->offset);
-				d->log[gfn->offset / BITS_PER_LONG] |= 1ul << gfn->offset % BITS_PER_LONG;
-			}
+			if (gfn->slot == DIRTY_SLOT)
+				add_to_log(d, gfn->offset);
 			__atomic_store_n(&gfn->flags, KVM_DIRTY_GFN_F_RESET, __ATOMIC_RELEASE);
 		}
 	}
@@ -314,9 +318,9 @@ static void check_page(struct dirty_vm *d, u64 page)
 	int i = differs(now, old);
 
 	TEST_ASSERT(i < 0,
-		    "GTDP_SEED=%u: page 0x%lx was written and not logged: word %d is write number "
-		    "%lu of %lu, and was %lu when the page was last in the log", d->seed, page, i,
-		    now[i < 0 ? 0 : i], dirty_writes(d), old[i < 0 ? 0 : i]);
+		    "GTDP_SEED=%u: page 0x%lx, word %d: write %lu of %lu is not in the log (was %lu)",
+		    d->seed, page, i, now[i < 0 ? 0 : i], dirty_writes(d),
+		    old[i < 0 ? 0 : i]);
 }
 
 void dirty_check(struct dirty_vm *d)

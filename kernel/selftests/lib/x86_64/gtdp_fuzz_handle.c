@@ -7,7 +7,7 @@
 #include "gtdp_fuzz.h"
 
 /* Longer than what any host has. */
-#define BEYOND	(1ull << 52)
+#define BEYOND	BIT_ULL(52)
 
 static u32 gen(int vm)
 {

@@ -12,24 +12,23 @@
 #define RUNS		4
 
 /* 32 bits, flat: write (%edx) words into pages of (%esi) by mask (%ebp), tell, go on. */
-extern const char fuzz_guest[], fuzz_guest_end[];
 asm(".pushsection .rodata\n"
-    ".code32\n"
-    "fuzz_guest:\n"
-    "1:	movl %edx, %ecx\n"
-    "2:	imull $1664525, %ebx, %ebx\n"
-    "	addl $1013904223, %ebx\n"
-    "	movl %ebx, %eax\n"
-    "	shrl $3, %eax\n"
-    "	andl %ebp, %eax\n"
-    "	movl %ebx, (%esi, %eax)\n"
-    "	decl %ecx\n"
-    "	jnz 2b\n"
-    "	outb %al, $0xe9\n"
-    "	jmp 1b\n"
-    "fuzz_guest_end:\n"
-    ".code64\n"
-    ".popsection");
+	".code32\n"
+	"fuzz_guest:\n"
+	"1:	movl %edx, %ecx\n"
+	"2:	imull $1664525, %ebx, %ebx\n"
+	"	addl $1013904223, %ebx\n"
+	"	movl %ebx, %eax\n"
+	"	shrl $3, %eax\n"
+	"	andl %ebp, %eax\n"
+	"	movl %ebx, (%esi, %eax)\n"
+	"	decl %ecx\n"
+	"	jnz 2b\n"
+	"	outb %al, $0xe9\n"
+	"	jmp 1b\n"
+	"fuzz_guest_end:\n"
+	".code64\n"
+	".popsection");
 
 static char *fuzz_memory;	/* of all VMs: a fixed place for each slot */
 static char *fuzz_code;
@@ -69,7 +68,7 @@ void fuzz_open(void)
 			 0);
 	TEST_ASSERT(fuzz_memory != MAP_FAILED && fuzz_code != MAP_FAILED,
 		    "mmap() failed, errno: %i", errno);
-	fuzz_memory = (char *)(((uintptr_t)fuzz_memory + FUZZ_SLOT_MAX - 1) & ~(FUZZ_SLOT_MAX - 1ull));
+	fuzz_memory = (char *)round_up((uintptr_t)fuzz_memory, FUZZ_SLOT_MAX);
 	memcpy(fuzz_code + CODE_GPA, fuzz_guest, fuzz_guest_end - fuzz_guest);
 
 	for (vm = 0; vm < FUZZ_VMS; vm++) {
@@ -123,7 +122,9 @@ static void configure_vm(struct fuzz_worker *w, struct fuzz_vm *v, int vm_fd)
 
 static int new_vcpu(int vm_fd, int id)
 {
-	struct kvm_segment data = { .limit = ~0u, .type = 3, .present = 1, .db = 1, .s = 1, .g = 1 };
+	struct kvm_segment data = {
+		.limit = ~0u, .type = 3, .present = 1, .db = 1, .s = 1, .g = 1,
+	};
 	struct kvm_segment code = data;
 	struct kvm_regs regs = { .rip = CODE_GPA, .rflags = 2, .rdx = 100 };
 	/* With an APIC, all but the first would wait for somebody to start them. */
@@ -138,7 +139,11 @@ static int new_vcpu(int vm_fd, int id)
 	code.type = 11;
 	ioctl(fd, KVM_GET_SREGS, &sregs);
 	sregs.cs = code;
-	sregs.ds = sregs.es = sregs.fs = sregs.gs = sregs.ss = data;
+	sregs.ds = data;
+	sregs.es = data;
+	sregs.fs = data;
+	sregs.gs = data;
+	sregs.ss = data;
 	sregs.cr0 |= X86_CR0_PE;
 	ioctl(fd, KVM_SET_SREGS, &sregs);
 	ioctl(fd, KVM_SET_REGS, &regs);
