@@ -257,7 +257,7 @@ static const char *test_pointers(void)
 	page = mmap(NULL, 2 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		    0);
 	TEST_ASSERT(page != MAP_FAILED, "mmap() failed, errno: %i", errno);
-	munmap(page + PAGE_SIZE, PAGE_SIZE);
+	mprotect(page + PAGE_SIZE, PAGE_SIZE, PROT_NONE);
 
 	for (call = 0; call < GTDP_NR_CALLS; call++) {
 		gtdp_call_open(&t, call != GTDP_ATTACH);
@@ -265,7 +265,7 @@ static const char *test_pointers(void)
 		check_read_only(call, page);
 		gtdp_call_close(&t);
 	}
-	munmap(page, PAGE_SIZE);
+	munmap(page, 2 * PAGE_SIZE);
 	return NULL;
 }
 
