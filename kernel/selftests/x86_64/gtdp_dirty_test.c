@@ -5,7 +5,7 @@
  * logging is switched on and off.  Somebody copies what the log says; when the vCPUs
  * stop, copy and memory must be the same.
  *
- * GTDP_SECONDS says how long (default 24, shared by all cases), GTDP_SEED with what
+ * GTDP_SECONDS says how long (default 24, on one CPU 8, shared by all cases), GTDP_SEED with what
  * seed.
  */
 #include "gtdp_dirty.h"

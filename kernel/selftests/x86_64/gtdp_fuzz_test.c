@@ -4,7 +4,7 @@
  * process, for several VMs.  Only errnos that the interface names may come back,
  * statistics must be consistent meanwhile, and nothing may be left or logged.
  *
- * GTDP_SECONDS says how long (default 20), GTDP_SEED with what seed.  It gives each
+ * GTDP_SECONDS says how long (default 20, on one CPU 6), GTDP_SEED with what seed.  It gives each
  * thread its sequence; how they meet is up to the host.
  */
 #include <sched.h>

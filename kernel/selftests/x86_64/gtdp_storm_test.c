@@ -5,7 +5,7 @@
  * protected and forked and dirty logging goes on and off, all at once.  The guest checks
  * its memory all the time.
  *
- * GTDP_SECONDS says how long (default 20), GTDP_SEED with what seed.
+ * GTDP_SECONDS says how long (default 20, on one CPU 6), GTDP_SEED with what seed.
  */
 #include <sys/uio.h>
 
