@@ -29,13 +29,15 @@ struct ctx {
 	struct kvm_vcpu *vcpu;
 	struct kvm_vm *vm;
 	char *mem;
+	/* Few: each small page that is missing is an allocation. */
+	size_t unpopulated;
 	int dev_fd;
 	int fd;
 };
 
 /* The call allocates something, so the sweep must have failed some. */
 #define ALLOCATES	BIT(0)
-/* What is not there is faulted in on the way. */
+/* Some of the memory is not there, and is faulted in on the way. */
 #define UNPOPULATED	BIT(1)
 /* Of no interest without leaves of 2M. */
 #define LARGE_ONLY	BIT(2)
@@ -368,7 +370,7 @@ static void check_discard(struct ctx *c, int ret)
 	check_build(c, 0);
 }
 
-static void map_memory(struct ctx *c, int kind_flags, bool populate)
+static void map_memory(struct ctx *c, int kind_flags)
 {
 	c->mem = mmap(NULL, SIZE + SZ_2M, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -379,8 +381,7 @@ static void map_memory(struct ctx *c, int kind_flags, bool populate)
 	TEST_ASSERT(c->mem != MAP_FAILED, "mmap() failed, errno: %i", errno);
 	if (!(kind_flags & MAP_HUGETLB))
 		madvise(c->mem, SIZE, MADV_NOHUGEPAGE);
-	if (populate)
-		memset(c->mem, 0, SIZE);
+	memset(c->mem, 0, SIZE);
 }
 
 /* Returns whether the n-th allocation was asked for, and failed. */
@@ -397,7 +398,7 @@ static bool sweep_round(const struct sweep *s, struct ctx *c, unsigned int n)
 	set_slot_ok(c, 0, 0);
 	set_slot_ok(c, SIZE, 0);
 	if (s->how & UNPOPULATED)
-		madvise(c->mem, SIZE, MADV_DONTNEED);
+		madvise(c->mem + SZ_2M, c->unpopulated, MADV_DONTNEED);
 	c->fd = __gtdp_attach(c->dev_fd, c->vm->fd,
 			      s->how & AUTO ? KVM_GTDP_ATTACH_AUTO : 0);
 	TEST_ASSERT(c->fd >= 0, "ATTACH failed, errno: %i", errno);
@@ -438,7 +439,8 @@ static void run_sweep(const struct sweep *s, const char *kind, int kind_flags)
 	c.vm = gtdp_vm_create(&c.vcpu);
 	/* With no handle on the VM, a deleted slot would take slot 0 with it. */
 	vm_enable_cap(c.vm, KVM_CAP_DISABLE_QUIRKS2, KVM_X86_QUIRK_SLOT_ZAP_ALL);
-	map_memory(&c, kind_flags, !(s->how & UNPOPULATED));
+	map_memory(&c, kind_flags);
+	c.unpopulated = kind_flags & MAP_HUGETLB ? SZ_2M : SZ_16K;
 	set_slot_ok(&c, SIZE, 0);
 	virt_map_level(c.vm, GPA, GPA, SIZE, PG_LEVEL_2M);
 	/* The guest's own memory has its leaves, and asks for no more. */
