@@ -25,6 +25,7 @@ enum {
 
 /* For the guest. */
 static struct {
+	bool svm;
 	u64 root;		/* of the nested tables, 0: none */
 	u64 alias_pte;		/* where the alias is to be mapped... */
 	u64 alias_value;	/* ...by this */
@@ -40,10 +41,26 @@ static void touch(u64 gva, u64 size)
 
 static void leave_l2(void)
 {
-	if (this_cpu_has(X86_FEATURE_SVM))
+	/* CPUID would exit by itself. */
+	if (READ_ONCE(shared.svm))
 		vmmcall();
 	else
 		vmcall();
+}
+
+static void l2_touch_data(void)
+{
+	for (;;) {
+		touch(GPA, DATA_SIZE);
+		leave_l2();
+	}
+}
+
+static void l2_touch_alias(void)
+{
+	touch(ALIAS, PAGE_SIZE);
+	leave_l2();
+	l2_touch_data();
 }
 
 static void l2_guest_code(void)
@@ -51,15 +68,10 @@ static void l2_guest_code(void)
 	touch(GPA, DATA_SIZE);
 	leave_l2();
 
-	if (READ_ONCE(shared.root)) {
-		/* L1 has not mapped it yet, and does when it hears of it. */
-		touch(ALIAS, PAGE_SIZE);
-		leave_l2();
-	}
-	for (;;) {
-		touch(GPA, DATA_SIZE);
-		leave_l2();
-	}
+	/* L1 has not mapped it yet, and does when it hears of it. */
+	if (READ_ONCE(shared.root))
+		l2_touch_alias();
+	l2_touch_data();
 }
 
 static void enter_svm(struct svm_test_data *svm, u32 exit_code)
@@ -75,8 +87,11 @@ static void enter_vmx(bool *launched, u32 reason)
 {
 	GUEST_ASSERT(!(*launched ? vmresume() : vmlaunch()));
 	*launched = true;
-	__GUEST_ASSERT(vmreadz(VM_EXIT_REASON) == reason, "nested exit %lu",
-		       vmreadz(VM_EXIT_REASON));
+	__GUEST_ASSERT(vmreadz(VM_EXIT_REASON) == reason,
+		       "nested exit %lu, event 0x%lx, error 0x%lx, qualification 0x%lx, rip 0x%lx",
+		       vmreadz(VM_EXIT_REASON), vmreadz(VM_EXIT_INTR_INFO),
+		       vmreadz(VM_EXIT_INTR_ERROR_CODE),
+		       vmreadz(EXIT_QUALIFICATION), vmreadz(GUEST_RIP));
 	if (reason == EXIT_REASON_VMCALL)
 		vmwrite(GUEST_RIP, vmreadz(GUEST_RIP) +
 				   vmreadz(VM_EXIT_INSTRUCTION_LEN));
@@ -85,7 +100,7 @@ static void enter_vmx(bool *launched, u32 reason)
 static void l1_guest_code(void *nested)
 {
 	unsigned long stack[STACK_WORDS];
-	bool svm = this_cpu_has(X86_FEATURE_SVM), launched = false;
+	bool svm = shared.svm, launched = false;
 	struct svm_test_data *s = nested;
 	int i;
 
@@ -119,6 +134,14 @@ static void l1_guest_code(void *nested)
 		ENTER(SVM_EXIT_NPF, EXIT_REASON_EPT_VIOLATION);
 		/* KVM tracks writes to this page. */
 		WRITE_ONCE(*(u64 *)shared.alias_pte, shared.alias_value);
+		/* From the start: on VMX, L2's registers are L1's by now. */
+		if (svm) {
+			s->vmcb->save.rip = (u64)l2_touch_alias;
+			s->vmcb->save.rsp = (u64)&stack[STACK_WORDS];
+		} else {
+			vmwrite(GUEST_RIP, (u64)l2_touch_alias);
+			vmwrite(GUEST_RSP, (u64)&stack[STACK_WORDS]);
+		}
 		ENTER(SVM_EXIT_VMMCALL, EXIT_REASON_VMCALL);
 	}
 	GUEST_SYNC(2);
@@ -250,6 +273,7 @@ static void check_nested(enum vm_mem_backing_src_type src, int kind)
 	virt_map(vm, ALIAS, ALIAS, 1);
 
 	memset(&shared, 0, sizeof(shared));
+	shared.svm = !host_cpu_is_intel;
 	t.vm = vm;
 	if (kind != NO_TABLES)
 		make_tables(&t, kind);
