@@ -41,7 +41,7 @@ static struct kvm *gtdp_get_vm(struct kvm_gtdp *gtdp)
 }
 
 /* How much RELEASE does before it looks up. */
-#define RELEASE_GFNS	(1UL << 30 >> PAGE_SHIFT)
+#define RELEASE_GFNS	KVM_PAGES_PER_HPAGE(PG_LEVEL_1G)
 
 static int range_check(const struct kvm_gtdp_range *range, u32 flags, bool level)
 {

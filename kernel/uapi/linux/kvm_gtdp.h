@@ -127,8 +127,9 @@ struct kvm_gtdp_slots {
  * without a gap and writable, and whose memory is contiguous there and in the
  * owner's page tables, become one leaf of up to max_level (0: no limit).  What
  * cannot be collapsed (dirty logging, write tracking, NX huge pages, a change of
- * the owner's mapping that lasts) stays as it is, and is no error.  Leaves get write access back that dirty logging has taken.
- * Nothing is unmapped.  Flags must be zero.
+ * the owner's mapping that lasts) stays as it is, and is no error.  Leaves get
+ * write access back that dirty logging has taken.  Nothing is unmapped.  Flags
+ * must be zero.
  *
  * EINVAL	gpa or size unaligned or size zero, gpa + size overflows or
  *		exceeds the guest-physical address space, bad flag or level
