@@ -80,10 +80,13 @@ const char *gtdp_run_khugepaged(void)
 	return NULL;
 }
 
-/* Every other page of the host's free memory is taken, so there is work. */
-const char *gtdp_run_compaction(void)
+/*
+ * Every other page of some memory is given back, so that there are holes to fill.
+ * Whether pages have to be moved for that is up to the kernel.
+ */
+static int compact(u64 size)
 {
-	u64 i, size = SZ_64M, before = gtdp_vmstat("pgmigrate_success");
+	u64 i;
 	u8 *mem;
 	int ret;
 
@@ -97,10 +100,23 @@ const char *gtdp_run_compaction(void)
 
 	ret = gtdp_write_file("/proc/sys/vm/compact_memory", "1");
 	munmap(mem, size);
-	if (ret)
-		return "no compaction in this kernel";
-	TEST_ASSERT(gtdp_vmstat("pgmigrate_success") > before,
-		    "compaction moved nothing");
+	return ret;
+}
+
+const char *gtdp_run_compaction(void)
+{
+	u64 scanned = gtdp_vmstat("compact_migrate_scanned");
+	u64 moved = gtdp_vmstat("pgmigrate_success");
+	u64 size;
+
+	for (size = SZ_64M; size <= SZ_256M; size *= 2) {
+		if (compact(size))
+			return "no compaction in this kernel";
+		if (gtdp_vmstat("pgmigrate_success") > moved)
+			break;
+	}
+	TEST_ASSERT(gtdp_vmstat("compact_migrate_scanned") > scanned,
+		    "compaction did not look at any page");
 	return NULL;
 }
 
