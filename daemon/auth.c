@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "bus-error.h"
+#include "job.h"
 #include "vm.h"
 
 static void unrefp(sd_bus_message **m) {
@@ -127,6 +128,22 @@ int auth_get_changer(const VM *vm, sd_bus_message *message, Caller *ret, sd_bus_
 
         r = get_caller(vm->manager, message, ret, error);
         return r < 0 ? r : auth_may_change(vm->manager, ret, vm, error);
+}
+
+int auth_get_job_changer(const Job *j, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
+        int r;
+
+        if (j->vm)
+                return auth_get_changer(j->vm, message, ret, error);
+        r = get_caller(j->manager, message, ret, error);
+        if (r < 0)
+                return r;
+        if (ret->uid == 0 || ret->uid == j->uid)
+                return 0;
+        return sd_bus_error_setf(
+                        error, TDP_ERROR_NOT_PERMITTED,
+                        "this job is not yours (you are user %u): only root and who has started it may do this",
+                        ret->uid);
 }
 
 int auth_may_take(const Caller *c, pid_t pid, uid_t uid, sd_bus_error *error) {

@@ -17,6 +17,8 @@ typedef struct Caller {
  */
 int auth_get_creator(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error);
 int auth_get_changer(const VM *vm, sd_bus_message *message, Caller *ret, sd_bus_error *error);
+/* A job may be canceled by who may change its VM; one of no VM by root and who has started it. */
+int auth_get_job_changer(const Job *j, sd_bus_message *message, Caller *ret, sd_bus_error *error);
 
 int auth_may_change(Manager *m, const Caller *c, const VM *vm, sd_bus_error *error);
 /* To take the VM of a process that "uid" owns. */

@@ -55,9 +55,15 @@ Build *build_free(Build *b) {
         return NULL;
 }
 
-Worker *build_worker(Build *b) {
-        return b->worker;
+static Worker *job_get_worker(void *work) {
+        return ((Build *) work)->worker;
 }
+
+static void job_free_work(void *work) {
+        build_free(work);
+}
+
+const JobOps build_job = { .worker = job_get_worker, .free = job_free_work };
 
 uint64_t build_total(const Build *b) {
         return b->total;

@@ -6,6 +6,7 @@
 #include <systemd/sd-bus.h>
 
 #include "handle.h"
+#include "job.h"
 #include "span.h"
 #include "worker.h"
 
@@ -25,7 +26,7 @@ int build_start(sd_event *event, int handle, const BuildRequest *request, worker
 Build *build_free(Build *b);
 DEFINE_CLEANUP(Build, build_free);
 
-Worker *build_worker(Build *b);
+extern const JobOps build_job;
 uint64_t build_total(const Build *b);
 HandleOp build_op(const Build *b);
 /* At its end: what it has come through. */

@@ -18,7 +18,7 @@ static int method_cancel(sd_bus_message *message, void *userdata, sd_bus_error *
         Caller caller;
         int r;
 
-        r = auth_get_changer(j->vm, message, &caller, error);
+        r = auth_get_job_changer(j, message, &caller, error);
         if (r < 0)
                 return r;
 
@@ -44,7 +44,11 @@ static int get_vm(sd_bus *bus, const char *path, const char *interface, const ch
                   sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         Job *j = userdata;
 
-        return sd_bus_message_append(reply, "o", j->vm->path);
+        return sd_bus_message_append(reply, "o", job_vm_path(j));
+}
+
+const char *job_vm_path(const Job *j) {
+        return j->vm ? j->vm->path : "/";
 }
 
 static int get_done(sd_bus *bus, const char *path, const char *interface, const char *property,
@@ -126,6 +130,7 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("State", "s", get_string, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("Phase", "s", get_string, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("VM", "o", get_vm, 0, SD_BUS_VTABLE_PROPERTY_CONST),
+        SD_BUS_PROPERTY("Object", "o", NULL, offsetof(Job, object), SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("Done", "t", get_done, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("Total", "t", NULL, offsetof(Job, total), SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_VTABLE_END,

@@ -9,6 +9,7 @@
 #include "auth.h"
 #include "bus-error.h"
 #include "bus-explain.h"
+#include "bus-job.h"
 #include "bus-node.h"
 #include "bus-vm.h"
 #include "discover.h"
@@ -203,7 +204,7 @@ static int method_list_jobs(sd_bus_message *message, void *userdata, sd_bus_erro
                 return r;
         DL_FOREACH (m->jobs, j) {
                 r = sd_bus_message_append(reply, "(uosso)", j->id, j->path, job_type_to_string(j->type),
-                                          job_state_to_string(j), j->vm->path);
+                                          job_state_to_string(j), job_vm_path(j));
                 if (r < 0)
                         return r;
         }

@@ -13,9 +13,16 @@
 
 #define PROGRESS_USEC (UINT64_C(100) * 1000)
 
-static const char *const type_table[_JOB_TYPE_MAX] = {
-        [JOB_RESERVE] = "reserve", [JOB_ATTACH] = "attach", [JOB_BUILD] = "build",
-        [JOB_HEAL] = "heal",       [JOB_SPLIT] = "split",   [JOB_COLLAPSE] = "collapse",
+static const struct {
+        const char *name;
+        JobPhase first;
+} type_table[_JOB_TYPE_MAX] = {
+        [JOB_RESERVE] = { "reserve", JOB_PHASE_POPULATE },
+        [JOB_ATTACH] = { "attach", JOB_PHASE_BUILD },
+        [JOB_BUILD] = { "build", JOB_PHASE_BUILD },
+        [JOB_HEAL] = { "heal", JOB_PHASE_HEAL },
+        [JOB_SPLIT] = { "split", JOB_PHASE_SPLIT },
+        [JOB_COLLAPSE] = { "collapse", JOB_PHASE_COLLAPSE },
 };
 
 static const char *const phase_table[_JOB_PHASE_MAX] = {
@@ -24,7 +31,7 @@ static const char *const phase_table[_JOB_PHASE_MAX] = {
 };
 
 const char *job_type_to_string(JobType t) {
-        return t < _JOB_TYPE_MAX ? type_table[t] : NULL;
+        return t < _JOB_TYPE_MAX ? type_table[t].name : NULL;
 }
 
 const char *job_phase_to_string(JobPhase p) {
@@ -35,25 +42,26 @@ const char *job_state_to_string(const Job *j) {
         return j->canceling ? "canceling" : "running";
 }
 
-int job_new(VM *vm, uid_t uid, JobType type, Job **ret, sd_bus_error *error) {
+int job_new_for(Manager *m, const char *object, const char *what, uid_t uid, JobType type, Job **ret,
+                sd_bus_error *error) {
         _cleanup_(job_freep) Job *j = NULL;
-        Manager *m = vm->manager;
         int r;
-
-        if (vm->job)
-                return sd_bus_error_setf(error, TDP_ERROR_BUSY,
-                                         "VM \"%s\" has job %" PRIu32
-                                         " (%s) running: wait for its end, or cancel it",
-                                         vm->name, vm->job->id, job_type_to_string(vm->job->type));
 
         j = calloc(1, sizeof(*j));
         if (!j)
                 return -ENOMEM;
         j->type = type;
-        j->phase = type == JOB_RESERVE ? JOB_PHASE_POPULATE : JOB_PHASE_BUILD;
-        r = charge_take(&j->charge, &m->accounts, uid, 0, 0, 1, error);
-        if (r < 0)
-                return r;
+        j->phase = type_table[type].first;
+        j->uid = uid;
+        if (uid != JOB_NO_UID) {
+                r = charge_take(&j->charge, &m->accounts, uid, 0, 0, 1, error);
+                if (r < 0)
+                        return r;
+        }
+        j->object = strdup(object);
+        j->what = strdup(what);
+        if (!j->object || !j->what)
+                return -ENOMEM;
         j->id = m->last_job_id + 1;
         if (asprintf(&j->path, "/org/tdpd1/job/%" PRIu32, j->id) < 0) {
                 j->path = NULL;
@@ -62,10 +70,30 @@ int job_new(VM *vm, uid_t uid, JobType type, Job **ret, sd_bus_error *error) {
 
         m->last_job_id = j->id;
         j->manager = m;
-        j->vm = vm;
-        vm->job = j;
         DL_APPEND(m->jobs, j);
         *ret = TAKE_PTR(j);
+        return 0;
+}
+
+int job_new(VM *vm, uid_t uid, JobType type, Job **ret, sd_bus_error *error) {
+        _cleanup_free_ char *what = NULL;
+        int r;
+
+        if (vm->job)
+                return sd_bus_error_setf(error, TDP_ERROR_BUSY,
+                                         "VM \"%s\" has job %" PRIu32
+                                         " (%s) running: wait for its end, or cancel it",
+                                         vm->name, vm->job->id, job_type_to_string(vm->job->type));
+
+        if (asprintf(&what, "VM %s", vm->name) < 0) {
+                what = NULL;
+                return -ENOMEM;
+        }
+        r = job_new_for(vm->manager, vm->path, what, uid, type, ret, error);
+        if (r < 0)
+                return r;
+        (*ret)->vm = vm;
+        vm->job = *ret;
         return 0;
 }
 
@@ -74,14 +102,16 @@ Job *job_free(Job *j) {
                 return NULL;
 
         sd_event_source_disable_unref(j->timer);
-        populate_free(j->populate);
-        build_free(j->build);
-        if (j->manager) {
+        if (j->work)
+                j->ops->free(j->work);
+        if (j->manager)
                 DL_DELETE(j->manager->jobs, j);
+        if (j->vm)
                 j->vm->job = NULL;
-        }
         charge_return(&j->charge);
         sd_bus_error_free(&j->error);
+        free(j->object);
+        free(j->what);
         free(j->path);
         free(j);
         return NULL;
@@ -97,9 +127,7 @@ Job *job_find(Manager *m, uint32_t id) {
 }
 
 Worker *job_worker(const Job *j) {
-        if (j->populate)
-                return populate_worker(j->populate);
-        return j->build ? build_worker(j->build) : NULL;
+        return j->work ? j->ops->worker(j->work) : NULL;
 }
 
 uint64_t job_progress(const Job *j) {
@@ -120,6 +148,11 @@ static int on_progress(sd_event_source *s, uint64_t usec, void *userdata) {
         return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
 }
 
+void job_set_work(Job *j, const JobOps *ops, void *work) {
+        j->ops = ops;
+        j->work = work;
+}
+
 int job_watch(Job *j, JobPhase phase, uint64_t total) {
         j->phase = phase;
         j->total = total;
@@ -135,6 +168,8 @@ void job_cancel(Job *j) {
                 return;
         j->canceling = true;
         bus_job_changed(j, "State");
+        if (j->work && j->ops->cancel)
+                j->ops->cancel(j->work);
         if (w)
                 worker_cancel(w);
 }
@@ -153,8 +188,8 @@ void job_end(Job *j) {
         if (j->failed)
                 result = streq(j->error.name, TDP_ERROR_CANCELED) ? "canceled" : "failed";
 
-        log_info("Job %" PRIu32 " (%s) of VM %s: %s%s%s", j->id, job_type_to_string(j->type), j->vm->name,
-                 result, j->failed ? ": " : "", j->failed ? j->error.message : "");
+        log_info("Job %" PRIu32 " (%s) of %s: %s%s%s", j->id, job_type_to_string(j->type), j->what, result,
+                 j->failed ? ": " : "", j->failed ? j->error.message : "");
         bus_job_removed(j, result);
         job_free(j);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-/* Long work on one VM.  A VM has one job at most. */
+/* Long work on a VM, on a node's pool, or on the host.  A VM has one job at most. */
 
-#include "build.h"
+#include "account.h"
 #include "manager.h"
-#include "populate.h"
+#include "worker.h"
 
 typedef enum JobType {
         JOB_RESERVE,
@@ -26,18 +26,32 @@ typedef enum JobPhase {
         _JOB_PHASE_MAX,
 } JobPhase;
 
+/* The daemon's own work is charged to nobody. */
+#define JOB_NO_UID ((uid_t) -1)
+
+/* How a job is done. */
+typedef struct JobOps {
+        Worker *(*worker)(void *work);
+        /* What goes beside a cancel of the worker; or NULL. */
+        void (*cancel)(void *work);
+        void (*free)(void *work);
+} JobOps;
+
 struct Job {
         Manager *manager;
-        VM *vm;
+        VM *vm;       /* or NULL */
+        char *object; /* its object on the bus, or the node's, or the manager's */
+        char *what;   /* the same for people: "VM a" */
+        uid_t uid;
         uint32_t id;
         char *path;
         JobType type;
         JobPhase phase;
         bool canceling;
 
-        /* One of them, or none: then the job has nothing to do and ends at once. */
-        Populate *populate;
-        Build *build;
+        /* NULL: the job has nothing to do and ends at once. */
+        const JobOps *ops;
+        void *work;
 
         uint64_t started_usec;
         uint64_t total; /* bytes */
@@ -59,10 +73,15 @@ const char *job_state_to_string(const Job *j);
 
 /* Charges uid, and becomes the VM's job.  Busy if it has one already. */
 int job_new(VM *vm, uid_t uid, JobType type, Job **ret, sd_bus_error *error);
+/* The same for what is no VM: a path of ours on the bus, and its name for people. */
+int job_new_for(Manager *m, const char *object, const char *what, uid_t uid, JobType type, Job **ret,
+                sd_bus_error *error);
 Job *job_free(Job *j);
 DEFINE_CLEANUP(Job, job_free);
 Job *job_find(Manager *m, uint32_t id);
 
+/* The job frees "work" at its end. */
+void job_set_work(Job *j, const JobOps *ops, void *work);
 /* To be called once the work has begun, to have progress sent. */
 int job_watch(Job *j, JobPhase phase, uint64_t total);
 Worker *job_worker(const Job *j);

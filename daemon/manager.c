@@ -28,6 +28,8 @@ Manager *manager_free(Manager *m) {
 
         HASH_ITER (hh, m->vms, vm, tmp)
                 vm_free(vm);
+        while (m->jobs)
+                job_free(m->jobs);
         sd_bus_flush_close_unref(m->bus);
         sd_event_unref(m->event);
         config_done(&m->config);

@@ -25,9 +25,15 @@ Populate *populate_free(Populate *p) {
         return NULL;
 }
 
-Worker *populate_worker(Populate *p) {
-        return p->worker;
+static Worker *job_get_worker(void *work) {
+        return ((Populate *) work)->worker;
 }
+
+static void job_free_work(void *work) {
+        populate_free(work);
+}
+
+const JobOps populate_job = { .worker = job_get_worker, .free = job_free_work };
 
 static uint64_t piece_size(const Memory *m) {
         return MAX_OF(PIECE_BYTES, m->page_size);

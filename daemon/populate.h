@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "job.h"
 #include "memory.h"
 #include "worker.h"
 
@@ -12,6 +13,6 @@ int populate_start(sd_event *event, Memory *m, const NodeTable *nodes, unsigned 
 Populate *populate_free(Populate *p);
 DEFINE_CLEANUP(Populate, populate_free);
 
-Worker *populate_worker(Populate *p);
+extern const JobOps populate_job;
 /* Says which part fell short, and by how much. */
 int populate_set_error(Populate *p, int result, sd_bus_error *error);

@@ -7,6 +7,7 @@
 #include "bus-vm.h"
 #include "format.h"
 #include "log.h"
+#include "populate.h"
 #include "vm.h"
 
 static void on_populated(Worker *w, int result, void *userdata) {
@@ -29,7 +30,7 @@ static void on_populated(Worker *w, int result, void *userdata) {
                                   "canceled after %" PRIu64 " of %" PRIu64 " bytes; all is given back",
                                   worker_progress(w), vm->bytes);
         else
-                populate_set_error(j->populate, result, &error);
+                populate_set_error(j->work, result, &error);
         job_fail(j, &error);
         /* The job ends when the pages are back. */
         if (vm->releasing)
@@ -56,6 +57,7 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
                sd_bus_error *error) {
         _cleanup_(node_table_freep) NodeTable *nodes = NULL;
         _cleanup_(placement_done) Placement placement = {};
+        Populate *populate;
         VM *vm = NULL;
         Job *j;
         int r;
@@ -80,9 +82,11 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
         decide(m, vm);
 
         r = populate_start(m->event, vm->memory, nodes, (unsigned) m->config.threads, on_populated, vm,
-                           &j->populate);
-        if (r >= 0)
+                           &populate);
+        if (r >= 0) {
+                job_set_work(j, &populate_job, populate);
                 r = job_watch(j, JOB_PHASE_POPULATE, bytes);
+        }
         if (r < 0) {
                 r = sd_bus_error_setf(error, TDP_ERROR_FAILED,
                                       "populating %s for VM \"%s\" cannot be started: %s; all is given back",

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "build.h"
 #include "bus-error.h"
 #include "log.h"
 #include "slots.h"
@@ -38,7 +39,7 @@ static void tell_state(VM *vm, const Job *j) {
         const struct kvm_gtdp_stats *stats;
 
         vm->has_stats = false;
-        if (build_op(j->build) != HANDLE_BUILD) {
+        if (build_op(j->work) != HANDLE_BUILD) {
                 (void) vm_stats(vm);
                 return;
         }
@@ -62,7 +63,7 @@ static void on_built(Worker *w, int result, void *userdata) {
                                   "canceled after %" PRIu64 " of %" PRIu64 " bytes; %s", worker_progress(w),
                                   j->total, types[j->type].kept);
         else if (result < 0)
-                build_set_error(j->build, result, &error);
+                build_set_error(j->work, result, &error);
         if (sd_bus_error_is_set(&error))
                 job_fail(j, &error);
 
@@ -71,8 +72,8 @@ static void on_built(Worker *w, int result, void *userdata) {
                 return;
         }
 
-        if (build_op(j->build) == HANDLE_BUILD)
-                take_note(vm, j->build);
+        if (build_op(j->work) == HANDLE_BUILD)
+                take_note(vm, j->work);
         tell_state(vm, j);
         job_end(j);
         if (vm->healer)
@@ -152,6 +153,7 @@ int vm_start_build(VM *vm, uid_t uid, JobType type, uint32_t max_level, const Sp
                 .max_threads = (unsigned) vm->manager->config.threads,
         };
         Manager *m = vm->manager;
+        Build *build;
         Job *j;
         int r;
 
@@ -169,9 +171,11 @@ int vm_start_build(VM *vm, uid_t uid, JobType type, uint32_t max_level, const Sp
                 }
         }
 
-        r = build_start(m->event, vm->handle, &request, on_built, vm, &j->build);
-        if (r >= 0)
-                r = job_watch(j, types[type].phase, build_total(j->build));
+        r = build_start(m->event, vm->handle, &request, on_built, vm, &build);
+        if (r >= 0) {
+                job_set_work(j, &build_job, build);
+                r = job_watch(j, types[type].phase, build_total(build));
+        }
         if (r < 0) {
                 job_free(j);
                 if (r == -ESRCH)
