@@ -61,6 +61,7 @@ amd_start() {
         amd_numa
         # ext4, NVMe and virtio's ports are built into the kernel: no initramfs is needed.
         CMDLINE+=(root=/dev/nvme0n1 rootfstype=ext4 rw rootwait systemd.show_status=false)
+        CMDLINE+=(sysrq_always_enabled) # for amd_tell
 
         # thread=multi with more than one CPU crashes QEMU 7.2 in the kernel's code patching.
         args=(-nodefaults -no-user-config -display none -vga none -no-reboot
@@ -68,7 +69,8 @@ amd_start() {
               -smp "$SMP" -m "${MEMORY_MB}M" "${NUMA[@]}"
               -kernel "$KERNEL_DIR/vmlinuz" -append "${CMDLINE[*]}"
               -serial "file:$RUN/kernel.log"
-              -drive "if=none,id=root,file=$IMAGE,format=raw,snapshot=on"
+              -monitor "unix:$RUN/monitor,server=on,wait=off"
+              -drive "if=none,id=root,file=$IMAGE,format=raw,snapshot=on,werror=report"
               -device "nvme,serial=root,drive=root"
               -drive "if=none,id=input,file=$RUN/input.tar,format=raw,readonly=on"
               -device "virtio-blk-pci,serial=input,drive=input"
@@ -83,4 +85,12 @@ amd_start() {
         # The machine dies with this script, whatever kills it. The throw-away layer goes where there is room.
         TMPDIR=$RUN setpriv --pdeathsig KILL -- qemu-system-x86_64 "${args[@]}" </dev/null >"$RUN/machine.log" 2>&1 &
         MACHINE=$!
+}
+
+# Has a machine that does not answer tell what it is doing, into the kernel's log and machine.log: registers first, as a kernel
+# that hangs with interrupts off tells nothing more.
+amd_tell() {
+        "$HERE/lib/monitor" "$RUN/monitor" "info status" "info registers -a" "sendkey alt-sysrq-w" "sendkey alt-sysrq-l" \
+                >>"$RUN/machine.log" 2>&1 || :
+        sleep 3
 }

@@ -111,6 +111,9 @@ session_wait() {
                 if (( SECONDS - STARTED >= limit )); then
                         say "timed out after $limit s $([[ $READY ]] && echo "(COMMAND was running)" || echo "(the host was not up)")"
                         STATUS=125 LOST=1
+                        # What it is made to tell now is no complaint.
+                        cp "$RUN/kernel.log" "$RUN/kernel.log.until"
+                        ! declare -F "${ARCH}_tell" >/dev/null || "${ARCH}_tell"
                 fi
         done
 }
@@ -134,11 +137,16 @@ session_finish() {
                         die_host "the results that came out of the host are not whole"
         fi
 
-        if ! klog_check "$RUN/kernel.log" "$KLOG_MARK"; then
+        [[ -e $RUN/kernel.log.until ]] || cp "$RUN/kernel.log" "$RUN/kernel.log.until"
+        if ! klog_check "$RUN/kernel.log.until" "$KLOG_MARK"; then
                 [[ $STATUS != 0 ]] || STATUS=1
-        elif [[ ${LOST-} ]]; then
+        fi
+        if [[ ${LOST-} ]]; then
+                say "what the emulator said:"
+                grep -v -E "warning: TCG doesn't support|^(YMM|FPR|DR|R[A-DS0189]|[C-GS]S =|LDT|TR |[GI]DT|CR0|EFER|FCW)" "$RUN/machine.log" | tail -n 80 | cut -c 1-200 >&2
                 say "end of the kernel's log:"
-                tail -n 20 "$RUN/kernel.log" | tr -d '\r' >&2
+                tail -n 30 "$RUN/kernel.log.until" | tr -d '\r' >&2
+                tail -n "+$(( $(wc -l <"$RUN/kernel.log.until") + 1 ))" "$RUN/kernel.log" | tr -d '\r' | head -n 150 >&2
         fi
         exit "$STATUS"
 }
