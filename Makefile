@@ -3,7 +3,7 @@
 BUILD := build/meson
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-kvm-selftests check-debug check-builds demo deb bench-kernel bench-off bench-dirty-log modules series format clean install-deps
+.PHONY: all check check-kvm-selftests check-debug check-builds demo deb bench-kernel bench-off bench-dirty-log fuzz modules series format clean install-deps
 
 all: install-deps
 	@test -e $(BUILD)/build.ninja || meson setup --werror $(BUILD)
@@ -41,6 +41,10 @@ bench-off: install-deps
 
 bench-dirty-log: install-deps
 	@tests/bench/dirty-log/run
+
+# ARGS="--seconds 600 config": longer, and one target only
+fuzz: install-deps
+	@tests/fuzz/run $(ARGS)
 
 modules: install-deps
 	@kernel/build-modules --out build/modules
