@@ -83,7 +83,7 @@ amd_start() {
         (( ! ICOUNT )) || args+=(-icount "shift=1,sleep=off")
 
         # The machine dies with this script, whatever kills it. The throw-away layer goes where there is room.
-        TMPDIR=$RUN setpriv --pdeathsig KILL -- qemu-system-x86_64 "${args[@]}" </dev/null >"$RUN/machine.log" 2>&1 &
+        TMPDIR=$RUN setpriv --pdeathsig KILL -- qemu-system-x86_64 "${args[@]}" </dev/null >>"$RUN/machine.log" 2>&1 &
         MACHINE=$!
 }
 
