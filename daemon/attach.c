@@ -7,14 +7,15 @@
 #include "bus-vm.h"
 #include "discover.h"
 #include "format.h"
-#include "log.h"
+#include "log-message.h"
 #include "slots.h"
 #include "vm.h"
 
 static int on_vmm_gone(sd_event_source *s, int fd, uint32_t revents, void *userdata) {
         VM *vm = userdata;
 
-        log_info("VM %s: its VMM (pid %i) has gone", vm->name, (int) vm->pid);
+        log_message(MESSAGE_VMM_GONE, FIELDS(FIELD_VM(vm), FIELD_NUMBER("TDP_PID", (uint64_t) vm->pid)),
+                    "VM %s: its VMM (pid %i) has gone", vm->name, (int) vm->pid);
         vm->handle_source = sd_event_source_disable_unref(vm->handle_source);
         return vm_release(vm, NULL);
 }
@@ -29,8 +30,8 @@ static int on_handle(sd_event_source *s, int fd, uint32_t revents, void *userdat
         if ((revents & (EPOLLHUP | EPOLLERR)) || r == -ESRCH)
                 return on_vmm_gone(s, fd, revents, vm);
         if (r < 0) {
-                log_warning_errno(
-                                r,
+                log_message_errno(
+                                MESSAGE_NOT_HEALED, r, FIELDS(FIELD_VM(vm)),
                                 "VM %s: the kernel's events cannot be read, so its holes are counted and not healed",
                                 vm->name);
                 return sd_event_source_set_io_events(s, 0);
@@ -174,9 +175,10 @@ static int watch(VM *vm, bool events) {
                 if (r < 0)
                         return r;
         } else if (vm->handle >= 0)
-                log_info("VM %s: the kernel's modules are older than this tdpd and tell no events: holes are "
-                         "counted and not healed, and memory that is added is charged at the next build",
-                         vm->name);
+                log_message(MESSAGE_NOT_HEALED, FIELDS(FIELD_VM(vm)),
+                            "VM %s: the kernel's modules are older than this tdpd and tell no events: holes are "
+                            "counted and not healed, and memory that is added is charged at the next build",
+                            vm->name);
         if (vm->handle >= 0) {
                 /* EPOLLHUP needs no asking for. */
                 r = sd_event_add_io(vm->manager->event, &vm->handle_source, vm->handle, events ? EPOLLIN : 0,
@@ -254,8 +256,15 @@ int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_tak
         if (vm->policy.build)
                 vm_event(vm, VM_EVENT_BUILD_START);
         bus_job_added(j);
-        log_info("VM %s of user %u: attached to pid %i, %s, decision %s (%s)", vm->name, vm->uid, (int) pid,
-                 format_bytes(vm->bytes), vm->policy.build ? "build" : "skip", vm->policy.reasons[0].word);
+        log_message(MESSAGE_VM_ATTACHED,
+                    FIELDS(FIELD_VM(vm), FIELD_BYTES(vm->bytes),
+                           FIELD_NUMBER("TDP_PAGE_SIZE", vm->page_size),
+                           FIELD_NUMBER("TDP_PID", (uint64_t) pid),
+                           FIELD_TEXT("TDP_DECISION", vm->policy.build ? "build" : "skip"),
+                           FIELD_TEXT("TDP_REASON", vm->policy.reasons[0].word)),
+                    "VM %s of user %u: attached to pid %i, %s, decision %s (%s)", vm->name, vm->uid,
+                    (int) pid, format_bytes(vm->bytes), vm->policy.build ? "build" : "skip",
+                    vm->policy.reasons[0].word);
         *ret = vm;
         return 0;
 

@@ -15,6 +15,7 @@
 #include "discover.h"
 #include "handle.h"
 #include "process.h"
+#include "refusal.h"
 #include "vm.h"
 
 static const char *const features[] = {
@@ -43,7 +44,7 @@ static int method_reserve(sd_bus_message *message, void *userdata, sd_bus_error 
 
         r = vm_reserve(m, caller.uid, name, bytes, &options, &vm, error);
         if (r < 0)
-                return r;
+                return refusal_log("reserve", name, caller.uid, r, error);
         return sd_bus_reply_method_return(message, "oo", vm->path, vm->job->path);
 }
 
@@ -139,7 +140,7 @@ static int attach(Manager *m, sd_bus_message *message, const char *name, int mes
         r = vm_attach(m, joined, caller.uid, name, TAKE_FD(vm_fd), (pid_t) pid, TAKE_FD(pidfd), &options,
                       &vm, error);
         if (r < 0)
-                return r;
+                return refusal_log("attach", name, caller.uid, r, error);
         return sd_bus_reply_method_return(message, "oo", vm->path, vm->job->path);
 }
 

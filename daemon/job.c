@@ -8,7 +8,7 @@
 
 #include "bus-error.h"
 #include "bus-job.h"
-#include "log.h"
+#include "log-message.h"
 #include "vm.h"
 
 #define PROGRESS_USEC (UINT64_C(100) * 1000)
@@ -182,14 +182,37 @@ void job_fail(Job *j, const sd_bus_error *e) {
                                               "no memory for the daemon itself");
 }
 
+static void log_end(const Job *j, const char *result) {
+        LogMessage message = MESSAGE_JOB_DONE;
+        uint64_t now = 0;
+
+        if (j->failed)
+                message = MESSAGE_JOB_FAILED;
+        else if (j->type == JOB_RESERVE)
+                message = MESSAGE_VM_POPULATED;
+        else if (j->vm && j->vm->state == VM_BUILT && (j->type == JOB_ATTACH || j->type == JOB_BUILD))
+                message = MESSAGE_VM_BUILT;
+        if (j->started_usec > 0)
+                (void) sd_event_now(j->manager->event, CLOCK_MONOTONIC, &now);
+
+        log_message(message,
+                    FIELDS(FIELD_TEXT("TDP_VM", j->vm ? j->vm->name : NULL), FIELD_TEXT("TDP_WHAT", j->what),
+                           FIELD_BYTES(j->total), FIELD_NUMBER("TDP_USEC", now - j->started_usec),
+                           FIELD_NUMBER("TDP_JOB", j->id),
+                           FIELD_TEXT("TDP_JOB_TYPE", job_type_to_string(j->type)),
+                           FIELD_TEXT("TDP_RESULT", result),
+                           FIELD_TEXT("TDP_ERROR", j->failed ? j->error.name : NULL)),
+                    "Job %" PRIu32 " (%s) of %s: %s%s%s", j->id, job_type_to_string(j->type), j->what,
+                    result, j->failed ? ": " : "", j->failed ? j->error.message : "");
+}
+
 void job_end(Job *j) {
         const char *result = "done";
 
         if (j->failed)
                 result = streq(j->error.name, TDP_ERROR_CANCELED) ? "canceled" : "failed";
 
-        log_info("Job %" PRIu32 " (%s) of %s: %s%s%s", j->id, job_type_to_string(j->type), j->what, result,
-                 j->failed ? ": " : "", j->failed ? j->error.message : "");
+        log_end(j, result);
         bus_job_removed(j, result);
         job_free(j);
 }

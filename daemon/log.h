@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-/* Messages on stderr, with the journal's level prefix if stderr goes to the journal. */
+/* Messages for people, in the journal if that is where stderr goes; else on stderr. */
 
 #include <errno.h>
 #include <syslog.h>
@@ -10,7 +10,7 @@
 
 typedef enum LogTarget {
         LOG_TARGET_CONSOLE, /* plain lines on stderr, wherever that goes */
-        LOG_TARGET_JOURNAL, /* the journal reads stderr, and takes levels from a prefix */
+        LOG_TARGET_JOURNAL, /* the journal itself, which must also read stderr */
         LOG_TARGET_AUTO,    /* to be set only: the journal if it reads stderr */
         _LOG_TARGET_MAX,
 } LogTarget;

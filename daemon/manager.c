@@ -14,7 +14,7 @@
 #include "bus-vm.h"
 #include "handle.h"
 #include "job.h"
-#include "log.h"
+#include "log-message.h"
 #include "process.h"
 #include "vm.h"
 
@@ -76,7 +76,8 @@ static int manager_find_group(Manager *m) {
                 m->has_group = true;
         } else
                 /* Only root then: fail closed, and serve. */
-                log_warning("There is no group \"%s\": only root may reserve and attach VMs",
+                log_message(MESSAGE_NO_GROUP, FIELDS(FIELD_TEXT("TDP_GROUP", m->config.group)),
+                            "There is no group \"%s\": only root may reserve and attach VMs",
                             m->config.group);
         return 0;
 }
@@ -139,8 +140,12 @@ int manager_startup(Manager *m) {
 int manager_run(Manager *m) {
         int r;
 
+        log_message(MESSAGE_DAEMON_READY, FIELDS(FIELD_TEXT("TDP_VERSION", TDPD_VERSION)),
+                    "tdpd %s serves " BUS_NAME, TDPD_VERSION);
         (void) sd_notify(false, "READY=1\nSTATUS=Serving " BUS_NAME ".");
         r = sd_event_loop(m->event);
+        log_message(MESSAGE_DAEMON_STOPPING, FIELDS(FIELD_NUMBER("TDP_VMS", HASH_COUNT(m->vms))),
+                    "Stopping with %u VMs", HASH_COUNT(m->vms));
         (void) sd_notify(false, "STOPPING=1\nSTATUS=Letting go of memory and mappings.");
         if (r < 0)
                 return log_error_errno(r, "The event loop failed");

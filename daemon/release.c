@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "bus-vm.h"
-#include "log.h"
+#include "log-message.h"
 #include "vm.h"
 
 /* Closing the last descriptor frees every page, and closing the handle unpins every page: seconds for a
@@ -22,7 +22,8 @@ static void vm_gone(VM *vm) {
                 (void) sd_bus_reply_method_return(vm->waiting[i], NULL);
         if (vm->job)
                 job_end(vm->job);
-        log_info("VM %s: released", vm->name);
+        log_message(MESSAGE_VM_RELEASED, FIELDS(FIELD_VM(vm), FIELD_BYTES(vm->bytes)), "VM %s: released",
+                    vm->name);
         bus_vm_removed(vm);
         vm_free(vm);
 }

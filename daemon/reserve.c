@@ -6,7 +6,7 @@
 #include "bus-job.h"
 #include "bus-vm.h"
 #include "format.h"
-#include "log.h"
+#include "log-message.h"
 #include "populate.h"
 #include "vm.h"
 
@@ -96,8 +96,10 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
 
         bus_vm_added(vm);
         bus_job_added(j);
-        log_info("VM %s of user %u: %s in pages of %s, populating", name, uid, format_bytes(bytes),
-                 format_bytes(vm->page_size));
+        log_message(MESSAGE_VM_RESERVED,
+                    FIELDS(FIELD_VM(vm), FIELD_BYTES(bytes), FIELD_NUMBER("TDP_PAGE_SIZE", vm->page_size)),
+                    "VM %s of user %u: %s in pages of %s, populating", name, uid, format_bytes(bytes),
+                    format_bytes(vm->page_size));
         *ret = vm;
         return 0;
 

@@ -4,7 +4,7 @@
 
 #include "build.h"
 #include "bus-error.h"
-#include "log.h"
+#include "log-message.h"
 #include "slots.h"
 #include "vm.h"
 
@@ -28,7 +28,8 @@ static void take_note(VM *vm, const Build *b) {
         for (size_t i = 0; i < covers->n && r >= 0; i++)
                 r = spanset_add(&vm->built, covers->spans[i]);
         if (r < 0)
-                log_warning_errno(r, "VM %s: what was built cannot be remembered, so it will not be healed",
+                log_message_errno(MESSAGE_NOT_HEALED, r, FIELDS(FIELD_VM(vm)),
+                                  "VM %s: what was built cannot be remembered, so it will not be healed",
                                   vm->name);
         /* Some of it may have been taken away meanwhile. */
         vm_slots_update(vm, NULL);

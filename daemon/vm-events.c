@@ -5,12 +5,14 @@
 
 #include "bus-vm.h"
 #include "format.h"
-#include "log.h"
+#include "log-message.h"
 #include "vm-heal.h"
 #include "vm.h"
 
 #define BATCH     64U
 #define TELL_USEC (UINT64_C(1) * 1000000)
+/* A VM may lose and regain parts of its mapping all day. */
+#define LOG_AGAIN_USEC (UINT64_C(600) * 1000000)
 
 static bool has_lost(const Events *e) {
         for (unsigned i = 0; i < KVM_GTDP_HOLE_REASONS; i++)
@@ -68,6 +70,24 @@ void vm_events_done(VM *vm) {
         vm->events.timer = sd_event_source_disable_unref(vm->events.timer);
 }
 
+static bool log_is_due(VM *vm, uint64_t *usec) {
+        uint64_t now = 0;
+
+        (void) sd_event_now(vm->manager->event, CLOCK_MONOTONIC, &now);
+        if (*usec != 0 && now < *usec + LOG_AGAIN_USEC)
+                return false;
+        *usec = now;
+        return true;
+}
+
+void vm_events_healed(VM *vm) {
+        if (!vm->events.logged_loss)
+                return;
+        vm->events.logged_loss = false;
+        log_message(MESSAGE_HOLES_HEALED, FIELDS(FIELD_VM(vm), FIELD_BYTES(vm->stats.mapped_bytes)),
+                    "VM %s: its mapping is whole again, %s", vm->name, format_bytes(vm->stats.mapped_bytes));
+}
+
 static void on_hole(VM *vm, const struct kvm_gtdp_event *ev) {
         const char *reason = handle_hole_reason_to_string(ev->reason) ?: "unknown reason";
         Events *e = &vm->events;
@@ -76,10 +96,13 @@ static void on_hole(VM *vm, const struct kvm_gtdp_event *ev) {
                 return;
         log_debug("VM %s: lost %s in %s at 0x%" PRIx64 " (%s)", vm->name, format_bytes(ev->bytes),
                   format_bytes(ev->size), (uint64_t) ev->gpa, reason);
-        if (!e->logged[ev->reason])
-                log_info("VM %s: %s of its mapping lost (%s); HoleReasons counts what follows", vm->name,
-                         format_bytes(ev->bytes), reason);
-        e->logged[ev->reason] = true;
+        if (log_is_due(vm, &e->logged_usec[ev->reason])) {
+                e->logged_loss |= ev->reason != KVM_GTDP_HOLE_SLOT;
+                log_message(MESSAGE_HOLE_LOST,
+                            FIELDS(FIELD_VM(vm), FIELD_BYTES(ev->bytes), FIELD_TEXT("TDP_REASON", reason)),
+                            "VM %s: %s of its mapping lost (%s); HoleReasons counts what follows", vm->name,
+                            format_bytes(ev->bytes), reason);
+        }
         e->lost[ev->reason] += ev->bytes;
         if (ev->bytes > 0 && vm->state == VM_BUILT && ev->reason != KVM_GTDP_HOLE_SLOT)
                 vm_event(vm, VM_EVENT_HOLE);
@@ -87,10 +110,11 @@ static void on_hole(VM *vm, const struct kvm_gtdp_event *ev) {
 }
 
 static void on_dropped(VM *vm) {
-        if (!vm->events.logged_drop)
-                log_info("VM %s: more changes than could be told one by one; all of it is looked at",
-                         vm->name);
-        vm->events.logged_drop = vm->events.dropped = true;
+        if (log_is_due(vm, &vm->events.logged_drop_usec))
+                log_message(MESSAGE_EVENTS_DROPPED, FIELDS(FIELD_VM(vm)),
+                            "VM %s: more changes than could be told one by one; all of it is looked at",
+                            vm->name);
+        vm->events.dropped = true;
         healer_everything(vm->healer);
 }
 

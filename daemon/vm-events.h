@@ -13,8 +13,9 @@ typedef struct Events {
         uint64_t lost[KVM_GTDP_HOLE_REASONS]; /* since it was last told */
         uint64_t healed_told;                 /* of the healer's count */
         bool slots_changed, dropped;
-        bool logged[KVM_GTDP_HOLE_REASONS]; /* the first one of each reason is in the log */
-        bool logged_drop;
+        /* In the log once in a while, the bus has all. */
+        uint64_t logged_usec[KVM_GTDP_HOLE_REASONS], logged_drop_usec;
+        bool logged_loss; /* and not yet that it is healed */
 } Events;
 
 /* Reads all there is.  -ESRCH if the VM has gone; else an error means that no more will come. */
@@ -22,3 +23,5 @@ int vm_events_read(VM *vm);
 /* There is something to tell: does it now or soon. */
 void vm_events_tell(VM *vm);
 void vm_events_done(VM *vm);
+/* No holes are left: says so if the log has a loss. */
+void vm_events_healed(VM *vm);

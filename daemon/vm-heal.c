@@ -7,7 +7,7 @@
 #include "build.h"
 #include "clock.h"
 #include "format.h"
-#include "log.h"
+#include "log-message.h"
 #include "vm-events.h"
 #include "vm.h"
 
@@ -120,7 +120,7 @@ static void tell_error(Healer *h) {
         if (h->error == 0 || h->error == -EAGAIN || h->told_error)
                 return;
         h->told_error = true;
-        log_warning_errno(h->error,
+        log_message_errno(MESSAGE_HEAL_FAILED, h->error, FIELDS(FIELD_VM(h->vm)),
                           "VM %s: holes cannot be healed now, and this is tried again more and more seldom",
                           h->vm->name);
 }
@@ -254,7 +254,8 @@ static void schedule(Healer *h) {
                         r = sd_event_source_set_enabled(h->timer, SD_EVENT_ONESHOT);
         }
         if (r < 0)
-                log_warning_errno(r, "VM %s: holes cannot be healed without a timer", h->vm->name);
+                log_message_errno(MESSAGE_NOT_HEALED, r, FIELDS(FIELD_VM(h->vm)),
+                                  "VM %s: holes cannot be healed without a timer", h->vm->name);
 }
 
 void healer_hole(Healer *h, Span span, unsigned reason) {

@@ -5,7 +5,7 @@
 
 #include "clock.h"
 #include "format.h"
-#include "log.h"
+#include "log-message.h"
 #include "slots.h"
 #include "vm-heal.h"
 #include "vm.h"
@@ -24,7 +24,10 @@ static uint64_t charge_now(const VM *vm, const Slots *slots) {
 
 /* The kernel has built it already, before its VMM went on.  What may not be pinned is let go again. */
 static void refuse(VM *vm, const SpanSet *added, const sd_bus_error *error) {
-        log_warning("VM %s: memory that was added, %s, is mapped and not pinned: %s", vm->name,
+        log_message(MESSAGE_ADDED_NOT_PINNED,
+                    FIELDS(FIELD_VM(vm), FIELD_BYTES(spanset_bytes(added)),
+                           FIELD_TEXT("TDP_ERROR", error->name)),
+                    "VM %s: memory that was added, %s, is mapped and not pinned: %s", vm->name,
                     format_bytes(spanset_bytes(added)), error->message);
         for (size_t i = 0; i < added->n; i++) {
                 (void) spanset_add(&vm->let_go, added->spans[i]);
@@ -41,8 +44,8 @@ bool vm_slots_check_auto_builds(VM *vm) {
         if (!stats || vm->stats_usec < vm->added_usec)
                 return !stats;
         if (stats->auto_errors != vm->auto_errors) {
-                log_warning_errno(
-                                (int) stats->auto_last_error,
+                log_message_errno(
+                                MESSAGE_ADDED_NOT_BUILT, (int) stats->auto_last_error, FIELDS(FIELD_VM(vm)),
                                 "VM %s: memory that was added could not be built in full, healing tries again",
                                 vm->name);
                 for (size_t i = 0; i < vm->added.n; i++)

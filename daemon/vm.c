@@ -141,6 +141,8 @@ void vm_set_stats(VM *vm, const struct kvm_gtdp_stats *stats, uint64_t cost_usec
                 vm_event(vm, VM_EVENT_HOLE);
         else if (vm->state == VM_HEALING && vm_stats_are_whole(stats))
                 vm_event(vm, VM_EVENT_HEALED);
+        if (vm->state == VM_BUILT)
+                vm_events_healed(vm);
 }
 
 const struct kvm_gtdp_stats *vm_stats(VM *vm) {

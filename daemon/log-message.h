@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* What operators may want to find, count or be woken by: a journal entry with a MESSAGE_ID and fields of its
+ * own.  config/tdpd.catalog explains each id; a test holds the two together. */
+
+#include <inttypes.h>
+
+#include "log.h"
+
+/* Ids are never given another meaning: people's filters have them.  "systemd-id128 new" makes more. */
+#define LOG_MESSAGES(X)                                                                                     \
+        X(DAEMON_READY, LOG_INFO, "0240fe85f972496b9d006756b211ff9e")                                       \
+        X(DAEMON_STOPPING, LOG_INFO, "0bd49f8c24dc4111a0c378e5f30b16fd")                                    \
+        X(NO_GROUP, LOG_WARNING, "97f57f80168a49f8bacd1e9448f395f2")                                        \
+        X(REQUEST_REFUSED, LOG_NOTICE, "ca4c723352b84fceb0e30bd965c1c03b")                                  \
+        X(VM_RESERVED, LOG_INFO, "b603f553912648b7bf1182919fa59971")                                        \
+        X(VM_POPULATED, LOG_INFO, "adbf8a4a592a462f9aad1ac6420c6fe5")                                       \
+        X(VM_ATTACHED, LOG_INFO, "28ad3e4e130f457c87ab7b513e577cfe")                                        \
+        X(VM_BUILT, LOG_INFO, "ad346debaffd4ec7910023cc72b9eab6")                                           \
+        X(VM_RELEASED, LOG_INFO, "537ea54856a544a6bb7684fa10cc27fb")                                        \
+        X(VMM_GONE, LOG_INFO, "aea46784250e4011b5311f98287d63f4")                                           \
+        X(JOB_DONE, LOG_INFO, "2cde11400a404a74aafec2821c9b3e7f")                                           \
+        X(JOB_FAILED, LOG_WARNING, "f1379fe2d47149d29c07ff829902d1e8")                                      \
+        X(HOLE_LOST, LOG_NOTICE, "f9820880a6b943ac8f6e79f440a745c8")                                        \
+        X(HOLES_HEALED, LOG_INFO, "7b6eca88e90d45aa9efea44305cb414e")                                       \
+        X(HEAL_FAILED, LOG_WARNING, "bd49626f29184b0d96eea087c66aa1b0")                                     \
+        X(EVENTS_DROPPED, LOG_NOTICE, "462f9425379949438952e73d87c67c9c")                                   \
+        X(NOT_HEALED, LOG_WARNING, "abd2176b1ea44efd8d852e748676678a")                                      \
+        X(ADDED_NOT_PINNED, LOG_WARNING, "00b2ec5a6703418aa428da44c3d928da")                                \
+        X(ADDED_NOT_BUILT, LOG_WARNING, "8cde2134644c4009b3d27374aa12322c")
+
+typedef enum LogMessage {
+#define LOG_MESSAGE_ENUM(name, level, id) MESSAGE_##name,
+        LOG_MESSAGES(LOG_MESSAGE_ENUM)
+#undef LOG_MESSAGE_ENUM
+                        _LOG_MESSAGE_MAX,
+} LogMessage;
+
+typedef struct LogField {
+        const char *name;
+        const char *text; /* NULL: the number */
+        uint64_t number;
+} LogField;
+
+/* More than that are left out, as are empty ones, and longer values are cut. */
+#define LOG_LINE_MAX       1024U
+#define LOG_FIELDS_MAX     12U
+#define LOG_FIELD_TEXT_MAX 512U
+
+static inline const char *log_text(const char *s) {
+        return s ? s : "";
+}
+
+#define FIELD_TEXT(field, value)   ((LogField){ .name = field, .text = log_text(value) })
+#define FIELD_NUMBER(field, value) ((LogField){ .name = field, .number = (value) })
+#define FIELD_BYTES(value)         FIELD_NUMBER("TDP_BYTES", value)
+#define FIELD_VM(vm)               FIELD_TEXT("TDP_VM", (vm)->name), FIELD_NUMBER("TDP_UID", (vm)->uid)
+/* An array for log_message(): FIELDS(FIELD_VM(vm), FIELD_BYTES(n)). */
+#define FIELDS(...) ((const LogField[]){ __VA_ARGS__, {} })
+
+/* The line is for people, and says all by itself.  With an error, its text and ERRNO= are added. */
+void log_message(LogMessage m, const LogField *fields, const char *format, ...) _printf_(3, 4);
+int log_message_errno(LogMessage m, int error, const LogField *fields, const char *format, ...)
+                _printf_(4, 5);
+
+const char *log_message_id(LogMessage m);
+int log_message_level(LogMessage m);
