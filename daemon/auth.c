@@ -123,6 +123,16 @@ int auth_get_creator(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_er
         return r < 0 ? r : may_create(m, ret, error);
 }
 
+int auth_get_root(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
+        int r;
+
+        r = get_caller(m, message, ret, error);
+        if (r < 0 || ret->uid == 0)
+                return r;
+        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED, "user %u may not do this: only root may",
+                                 ret->uid);
+}
+
 int auth_get_changer(const VM *vm, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
         int r;
 

@@ -12,10 +12,12 @@ typedef struct Caller {
 } Caller;
 
 /*
- * Who has sent the message, if they may make VMs, or change this one; else NotPermitted in "error".  The
- * subject is the sender's bus name, as the bus driver knows it: a pid can be somebody else's by now.
+ * Who has sent the message, if they may make VMs, or what only root may, or change this one; else
+ * NotPermitted in "error".  The subject is the sender's bus name, as the bus driver knows it: a pid can be
+ * somebody else's by now.
  */
 int auth_get_creator(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error);
+int auth_get_root(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error);
 int auth_get_changer(const VM *vm, sd_bus_message *message, Caller *ret, sd_bus_error *error);
 /* A job may be canceled by who may change its VM; one of no VM by root and who has started it. */
 int auth_get_job_changer(const Job *j, sd_bus_message *message, Caller *ret, sd_bus_error *error);

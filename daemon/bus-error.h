@@ -19,5 +19,6 @@
 #define TDP_ERROR_NOT_VMM         TDP_ERROR_PREFIX "NotVMM"
 #define TDP_ERROR_SEVERAL_VMS     TDP_ERROR_PREFIX "SeveralVMs"
 #define TDP_ERROR_LIMIT           TDP_ERROR_PREFIX "LimitExceeded"
+#define TDP_ERROR_CONFIG          TDP_ERROR_PREFIX "InvalidConfig"
 #define TDP_ERROR_CANCELED        TDP_ERROR_PREFIX "Canceled"
 #define TDP_ERROR_FAILED          TDP_ERROR_PREFIX "Failed"

@@ -278,6 +278,20 @@ static int method_release(sd_bus_message *message, void *userdata, sd_bus_error 
         return bus_vm_release(vm, message, error);
 }
 
+static int method_reload(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+        Manager *m = userdata;
+        Caller caller;
+        int r;
+
+        r = auth_get_root(m, message, &caller, error);
+        if (r < 0)
+                return r;
+        r = manager_reload(m, error);
+        if (r < 0)
+                return r;
+        return sd_bus_reply_method_return(message, NULL);
+}
+
 static int get_version(sd_bus *bus, const char *path, const char *interface, const char *property,
                        sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         return sd_bus_message_append(reply, "s", TDPD_VERSION);
@@ -320,9 +334,11 @@ static const sd_bus_vtable vtable[] = {
                                 method_list_jobs, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Release", SD_BUS_ARGS("o", vm), SD_BUS_NO_RESULT, method_release,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Reload", SD_BUS_NO_ARGS, SD_BUS_NO_RESULT, method_reload,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_PROPERTY("Version", "s", get_version, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("Features", "as", get_features, 0, SD_BUS_VTABLE_PROPERTY_CONST),
-        SD_BUS_PROPERTY("Policy", "s", get_policy, 0, SD_BUS_VTABLE_PROPERTY_CONST),
+        SD_BUS_PROPERTY("Policy", "s", get_policy, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("Kernel", "a{sv}", bus_get_kernel, 0, 0),
         SD_BUS_SIGNAL_WITH_ARGS("VMAdded", SD_BUS_ARGS("s", name, "o", vm), 0),
         SD_BUS_SIGNAL_WITH_ARGS("VMRemoved", SD_BUS_ARGS("s", name, "o", vm), 0),

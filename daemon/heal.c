@@ -155,6 +155,11 @@ static void note_no_token(Heal *h) {
         h->out_of_tokens = true;
 }
 
+void heal_set_limits(Heal *h, const HealLimits *limits) {
+        h->limits = *limits;
+        h->tokens = MIN_OF(h->tokens, limits->burst);
+}
+
 uint64_t heal_next_usec(Heal *h, uint64_t now) {
         uint64_t next = UINT64_MAX;
 

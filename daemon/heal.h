@@ -65,6 +65,9 @@ void heal_slot_gone(Heal *h, Span slot);
 /* The slots that have dirty logging on now; takes what is in "logging". */
 void heal_set_logging(Heal *h, uint64_t now, SpanSet *logging);
 
+/* The configuration has changed: what has been put off with the old ones stays so. */
+void heal_set_limits(Heal *h, const HealLimits *limits);
+
 /* When heal_take() will have something, or UINT64_MAX. */
 uint64_t heal_next_usec(Heal *h, uint64_t now);
 /* What is to be healed now, for one token; 0 if nothing is due or no token left. */

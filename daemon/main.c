@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sysexits.h>
 
 #include "handle.h"
 #include "log.h"
@@ -14,11 +15,15 @@ static void help(void) {
                "Reserves, populates, builds and pins the memory of virtual machines.\n\n"
                "  -h --help             Show this help\n"
                "     --version          Show the version\n"
-               "     --config=FILE      Read FILE instead of " CONFIG_PATH_DEFAULT "\n"
+               "     --config=FILE      Read FILE instead of " CONFIG_PATH_DEFAULT " and all drop-ins\n"
+               "     --config-root=DIR  Look for the configuration below DIR instead of /\n"
                "     --bus=ADDRESS      Serve on this bus instead of the system bus\n"
                "     --sysfs-root=DIR   Read NUMA nodes and pools below DIR instead of /sys\n"
                "     --device=PATH      Use PATH instead of " KVM_DEVICE_DEFAULT "\n"
-               "     --dump-config      Print the configuration file with all defaults\n\n"
+               "     --check-config     Read the configuration, say what is wrong with it, and end\n"
+               "     --dump-config[=man]\n"
+               "                        Print the configuration file with all defaults, or its\n"
+               "                        part of tdpd.conf(5)\n\n"
                "See tdpd(8) and tdpd.conf(5).\n");
 }
 
@@ -27,6 +32,8 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
         enum {
                 ARG_VERSION = 0x100,
                 ARG_CONFIG,
+                ARG_CONFIG_ROOT,
+                ARG_CHECK_CONFIG,
                 ARG_BUS,
                 ARG_SYSFS_ROOT,
                 ARG_DEVICE,
@@ -39,10 +46,15 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                 { "bus", required_argument, NULL, ARG_BUS },
                 { "sysfs-root", required_argument, NULL, ARG_SYSFS_ROOT },
                 { "device", required_argument, NULL, ARG_DEVICE },
-                { "dump-config", no_argument, NULL, ARG_DUMP_CONFIG },
+                { "config-root", required_argument, NULL, ARG_CONFIG_ROOT },
+                { "check-config", no_argument, NULL, ARG_CHECK_CONFIG },
+                { "dump-config", optional_argument, NULL, ARG_DUMP_CONFIG },
                 {},
         };
-        int c;
+        _cleanup_(config_done) Config config = {};
+        bool check_config = false;
+        ConfigError error;
+        int c, r;
 
         while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0)
                 switch (c) {
@@ -53,7 +65,13 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                         printf("tdpd %s\n", TDPD_VERSION);
                         return 0;
                 case ARG_CONFIG:
-                        o->config_path = optarg;
+                        o->config.file = optarg;
+                        break;
+                case ARG_CONFIG_ROOT:
+                        o->config.root = optarg;
+                        break;
+                case ARG_CHECK_CONFIG:
+                        check_config = true;
                         break;
                 case ARG_BUS:
                         o->bus_address = optarg;
@@ -65,7 +83,14 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                         o->device = optarg;
                         break;
                 case ARG_DUMP_CONFIG:
-                        return config_dump(stdout);
+                        if (!optarg)
+                                return config_dump(stdout);
+                        if (streq(optarg, "man"))
+                                return config_dump_man(stdout);
+                        fprintf(stderr,
+                                "tdpd: --dump-config=%s makes no sense, =man does. Try 'tdpd --help'.\n",
+                                optarg);
+                        return -EINVAL;
                 default: /* getopt has said what is wrong */
                         fprintf(stderr, "Try 'tdpd --help'.\n");
                         return -EINVAL;
@@ -77,7 +102,17 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                         argv[optind]);
                 return -EINVAL;
         }
-        return 1;
+        if (o->config.file && o->config.root) {
+                fprintf(stderr, "tdpd: --config= and --config-root= exclude each other.\n");
+                return -EINVAL;
+        }
+        if (!check_config)
+                return 1;
+
+        r = config_load(&o->config, &config, &error);
+        if (r < 0)
+                fprintf(stderr, "tdpd: %s\n", error.text);
+        return r;
 }
 
 static int block_signals(void) {
@@ -87,6 +122,7 @@ static int block_signals(void) {
         sigemptyset(&set);
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
+        sigaddset(&set, SIGHUP);
         if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
                 return -errno;
         if (signal(SIGPIPE, SIG_IGN) == SIG_ERR)
@@ -109,7 +145,7 @@ int main(int argc, char *argv[]) {
                 return log_error_errno(r, "Signals cannot be set up"), EXIT_FAILURE;
         r = manager_new(&options, &m);
         if (r < 0)
-                return EXIT_FAILURE;
+                return r == -EBADMSG ? EX_CONFIG : EXIT_FAILURE;
         r = manager_startup(m);
         if (r < 0)
                 return EXIT_FAILURE;

@@ -2,7 +2,6 @@
 #include "manager.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <signal.h>
 #include <systemd/sd-daemon.h>
 
@@ -40,7 +39,6 @@ Manager *manager_free(Manager *m) {
 
 int manager_new(const ManagerOptions *options, Manager **ret) {
         _cleanup_(manager_freep) Manager *m = NULL;
-        const char *path = options->config_path ?: CONFIG_PATH_DEFAULT;
         int r;
 
         m = calloc(1, sizeof(*m));
@@ -48,37 +46,15 @@ int manager_new(const ManagerOptions *options, Manager **ret) {
                 return log_oom();
         m->options = *options;
 
-        r = config_init(&m->config);
+        r = manager_load_config(m);
         if (r < 0)
-                return log_error_errno(r, "The configuration's defaults make no sense");
-        r = config_load(&m->config, path);
-        if (r == -ENOENT && !options->config_path)
-                log_debug("No %s, going on with the defaults", path);
-        else if (r < 0)
-                return log_error_errno(r, "Reading %s failed", path);
-        m->accounts.limits = m->config.limits;
+                return r;
 
         r = sd_event_default(&m->event);
         if (r < 0)
                 return log_error_errno(r, "No event loop");
 
         *ret = TAKE_PTR(m);
-        return 0;
-}
-
-static int manager_find_group(Manager *m) {
-        struct group *g;
-
-        errno = 0;
-        g = getgrnam(m->config.group);
-        if (g) {
-                m->group = g->gr_gid;
-                m->has_group = true;
-        } else
-                /* Only root then: fail closed, and serve. */
-                log_message(MESSAGE_NO_GROUP, FIELDS(FIELD_TEXT("TDP_GROUP", m->config.group)),
-                            "There is no group \"%s\": only root may reserve and attach VMs",
-                            m->config.group);
         return 0;
 }
 
@@ -131,9 +107,9 @@ int manager_startup(Manager *m) {
         r = sd_event_set_watchdog(m->event, true);
         if (r < 0)
                 return log_error_errno(r, "The watchdog cannot be served");
-        r = manager_find_group(m);
+        r = manager_watch_reload(m);
         if (r < 0)
-                return r;
+                return log_error_errno(r, "SIGHUP cannot be watched");
         return manager_connect(m);
 }
 

@@ -16,7 +16,7 @@ typedef struct VM VM;
 typedef struct Job Job;
 
 typedef struct ManagerOptions {
-        const char *config_path; /* NULL: the default one, which need not be there */
+        ConfigSource config;
         const char *bus_address; /* NULL: the system bus */
         const char *sysfs_root;
         const char *device;
@@ -41,6 +41,14 @@ typedef struct Manager {
 int manager_new(const ManagerOptions *options, Manager **ret);
 int manager_startup(Manager *m);
 int manager_run(Manager *m);
+
+/* manager-config.c: the configuration, at start.  Refused: the error is logged and told to systemd. */
+int manager_load_config(Manager *m);
+/* And later: all of the new one, or InvalidConfig in "error" and the old one stays. */
+int manager_reload(Manager *m, sd_bus_error *error);
+/* SIGHUP does the same. */
+int manager_watch_reload(Manager *m);
+
 Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager, manager_free);
 

@@ -258,6 +258,11 @@ static void schedule(Healer *h) {
                                   "VM %s: holes cannot be healed without a timer", h->vm->name);
 }
 
+void healer_set_limits(Healer *h, const HealLimits *limits) {
+        heal_set_limits(&h->heal, limits);
+        schedule(h);
+}
+
 void healer_hole(Healer *h, Span span, unsigned reason) {
         /* What was in a deleted slot is no hole: nothing is there that could be mapped. */
         if (reason != KVM_GTDP_HOLE_SLOT)

@@ -11,6 +11,9 @@ typedef struct Healer Healer;
 int healer_new(VM *vm, Healer **ret);
 Healer *healer_free(Healer *h); /* waits for the thread */
 
+/* The configuration has changed. */
+void healer_set_limits(Healer *h, const HealLimits *limits);
+
 /* What has happened: takes note, and does it when it is time. */
 void healer_hole(Healer *h, Span span, unsigned reason);
 void healer_everything(Healer *h);

@@ -25,6 +25,7 @@ static const struct {
         { TDP_ERROR_PREFIX "NotVMM", EMEDIUMTYPE },
         { TDP_ERROR_PREFIX "SeveralVMs", ENOTUNIQ },
         { TDP_ERROR_PREFIX "LimitExceeded", EDQUOT },
+        { TDP_ERROR_PREFIX "InvalidConfig", EBADMSG },
         { TDP_ERROR_PREFIX "Canceled", ECANCELED },
         { TDP_ERROR_PREFIX "Failed", EIO },
         { SD_BUS_ERROR_SERVICE_UNKNOWN, EHOSTDOWN },

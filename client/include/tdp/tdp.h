@@ -79,6 +79,7 @@ void tdp_set_log_priority(struct tdp_ctx *ctx, int priority);
  *   NotPermitted -EACCES        Unsupported -EOPNOTSUPP Busy -EBUSY
  *   NoSuchProcess -ESRCH        NotVMM -EMEDIUMTYPE     SeveralVMs -ENOTUNIQ
  *   LimitExceeded -EDQUOT       Canceled -ECANCELED     Failed -EIO
+ *   InvalidConfig -EBADMSG
  *
  * -EHOSTDOWN: the daemon is not on the bus, or went away.
  * -ENOTCONN: the bus cannot be reached.  -ETIMEDOUT: no answer in time.

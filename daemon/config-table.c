@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "config-table.h"
+
+/* In the order of the shipped file and of the manual page. */
+const ConfigSection config_sections[] = {
+        { .name = "Policy" },
+        { .name = "Limits",
+          .doc = "Lower limits take nothing away: they hold for what is asked for from then on." },
+        { .name = "Workers" },
+        { .name = "Healing" },
+        { .name = "Access" },
+};
+const size_t config_n_sections = ELEMENTSOF(config_sections);
+
+#define ITEM(field) offsetof(Config, field)
+
+/* One block for each section.  Sentences end with a full stop and a blank. */
+const ConfigItem config_items[] = {
+        { "Policy", "Decision", &config_type_decision, ITEM(decision), "auto", 0, 0, NULL,
+          "Whether VMs are built if the request does not say: auto, always or never." },
+        { "Policy", "MinBytes", &config_type_size, ITEM(min_bytes), "64M", 0, UINT64_MAX, "bytes",
+          "auto leaves smaller VMs alone." },
+        { "Policy", "MinSavingUSec", &config_type_number, ITEM(min_saving_usec), "100", 0, UINT64_MAX,
+          "microseconds",
+          "auto builds if it saves at least that many microseconds of faults. What a fault and a built leaf "
+          "cost is estimated by leaf size and number of vCPUs." },
+
+        { "Limits", "MaxVMs", &config_type_number, ITEM(limits.vms), "256", 0, UINT64_MAX, "VMs",
+          "VMs of one user." },
+        { "Limits", "MaxBytes", &config_type_size, ITEM(limits.bytes), "infinity", 0, UINT64_MAX, "bytes",
+          "Memory of one user's VMs." },
+        { "Limits", "MaxJobs", &config_type_number, ITEM(limits.jobs), "64", 1, UINT64_MAX, "jobs",
+          "Jobs of one user at the same time." },
+
+        { "Workers", "Threads", &config_type_number, ITEM(threads), "16", 1, 1024, "threads",
+          "Threads of a job on each node, never more than the node has CPUs." },
+
+        { "Healing", "HealDelayMSec", &config_type_number, ITEM(heal.delay_msec), "1000", 10, 60000,
+          "milliseconds",
+          "Parts of a built mapping that got lost are built again after so many milliseconds, together with "
+          "others that are lost meanwhile. What is torn again soon waits twice as long each time, up to 5 "
+          "minutes." },
+        { "Healing", "HealIntervalSec", &config_type_number, ITEM(heal.interval_sec), "5", 1, 86400,
+          "seconds", "That is done for each VM once in so many seconds." },
+        { "Healing", "HealBurst", &config_type_number, ITEM(heal.burst), "10", 0, 1000, NULL,
+          "So often at once, after a time without. 0: nothing is built again by itself, and tdpctl heal does "
+          "it." },
+
+        { "Access", "Group", &config_type_string, ITEM(group), "tdp", 0, 0, NULL,
+          "Members of this group may reserve and attach VMs, and release their own." },
+};
+const size_t config_n_items = ELEMENTSOF(config_items);

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <errno.h>
+
+#include "config-table.h"
+
+int config_read_number(const char *value, uint64_t *ret) {
+        uint64_t v;
+        char *end;
+
+        if (streq(value, "infinity")) {
+                *ret = UINT64_MAX;
+                return 0;
+        }
+        if (*value < '0' || *value > '9') /* strtoull() takes signs and blanks */
+                return -EINVAL;
+        errno = 0;
+        v = strtoull(value, &end, 10);
+        if (errno != 0)
+                return -ERANGE;
+        if (*end != '\0')
+                return -EINVAL;
+        *ret = v;
+        return 0;
+}
+
+int config_read_size(const char *value, uint64_t *ret) {
+        static const char suffixes[] = "KMGT";
+        _cleanup_free_ char *digits = NULL;
+        const char *suffix;
+        size_t n = strlen(value);
+        uint64_t v;
+        int r;
+
+        if (n == 0 || !(suffix = strchr(suffixes, value[n - 1])))
+                return config_read_number(value, ret);
+
+        digits = strndup(value, n - 1);
+        if (!digits)
+                return -ENOMEM;
+        if (streq(digits, "infinity"))
+                return -EINVAL;
+        r = config_read_number(digits, &v);
+        if (r < 0)
+                return r;
+        if (__builtin_mul_overflow(v, UINT64_C(1) << (10 * (suffix - suffixes + 1)), &v))
+                return -ERANGE;
+        *ret = v;
+        return 0;
+}
+
+static int in_range(const ConfigItem *item, uint64_t v, void *target) {
+        if (v < item->min || v > item->max)
+                return -ERANGE;
+        *(uint64_t *) target = v;
+        return 0;
+}
+
+static int parse_number(const ConfigItem *item, const char *value, void *target, ConfigError *error) {
+        uint64_t v;
+        int r = config_read_number(value, &v);
+
+        return r < 0 ? r : in_range(item, v, target);
+}
+
+static int parse_size(const ConfigItem *item, const char *value, void *target, ConfigError *error) {
+        uint64_t v;
+        int r = config_read_size(value, &v);
+
+        return r < 0 ? r : in_range(item, v, target);
+}
+
+static void done_string(void *target) {
+        free(*(char **) target);
+        *(char **) target = NULL;
+}
+
+static int parse_string(const ConfigItem *item, const char *value, void *target, ConfigError *error) {
+        char *s = strdup(value);
+
+        if (!s)
+                return -ENOMEM;
+        done_string(target);
+        *(char **) target = s;
+        return 0;
+}
+
+static int parse_decision(const ConfigItem *item, const char *value, void *target, ConfigError *error) {
+        Decision d = decision_from_string(value);
+
+        if (d < 0)
+                return -EINVAL;
+        *(Decision *) target = d;
+        return 0;
+}
+
+const ConfigType config_type_number = { .parse = parse_number };
+const ConfigType config_type_size = { .parse = parse_size };
+const ConfigType config_type_string = { .parse = parse_string, .done = done_string };
+const ConfigType config_type_decision = { .parse = parse_decision, .allowed = "auto, always or never" };

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <errno.h>
+#include <grp.h>
+#include <signal.h>
+#include <systemd/sd-daemon.h>
+
+#include "bus-error.h"
+#include "clock.h"
+#include "log-message.h"
+#include "log.h"
+#include "manager.h"
+#include "vm-heal.h"
+#include "vm.h"
+
+static void apply_limits(Manager *m, const Config *old) {
+        m->accounts.limits = m->config.limits;
+}
+
+static void apply_group(Manager *m, const Config *old) {
+        struct group *g = getgrnam(m->config.group);
+
+        m->has_group = g;
+        if (g)
+                m->group = g->gr_gid;
+        else
+                /* Only root then: fail closed, and serve. */
+                log_message(MESSAGE_NO_GROUP, FIELDS(FIELD_TEXT("TDP_GROUP", m->config.group)),
+                            "There is no group \"%s\": only root may reserve and attach VMs",
+                            m->config.group);
+}
+
+static void apply_healing(Manager *m, const Config *old) {
+        VM *vm, *tmp;
+
+        HASH_ITER (hh, m->vms, vm, tmp)
+                if (vm->healer)
+                        healer_set_limits(vm->healer, &m->config.heal);
+}
+
+static void apply_policy(Manager *m, const Config *old) {
+        if (old && old->decision != m->config.decision)
+                (void) sd_bus_emit_properties_changed(m->bus, "/org/tdpd1", "org.tdpd1.Manager", "Policy",
+                                                      NULL);
+}
+
+/*
+ * Everybody who has taken something over from the configuration, instead of looking when it is needed.
+ * Called with the new one in place; "old" is NULL at the start, when there is neither bus nor VM.  It cannot
+ * be refused any more: what may be refused is checked when the configuration is read.
+ */
+static void (*const consumers[])(Manager *m, const Config *old) = {
+        apply_limits,
+        apply_group,
+        apply_healing,
+        apply_policy,
+};
+
+static void manager_apply_config(Manager *m, const Config *old) {
+        for (size_t i = 0; i < ELEMENTSOF(consumers); i++)
+                consumers[i](m, old);
+}
+
+int manager_load_config(Manager *m) {
+        ConfigError error;
+        int r;
+
+        r = config_load(&m->options.config, &m->config, &error);
+        if (r < 0) {
+                log_error("The configuration is refused: %s", error.text);
+                (void) sd_notifyf(false, "STATUS=The configuration is refused: %s\nERRNO=%i", error.text,
+                                  -r);
+                return -EBADMSG;
+        }
+        manager_apply_config(m, NULL);
+        return 0;
+}
+
+int manager_reload(Manager *m, sd_bus_error *error) {
+        _cleanup_(config_done) Config old = {};
+        ConfigError why;
+        Config new;
+        int r;
+
+        /* systemd waits for READY=1 after that. */
+        (void) sd_notifyf(false, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_usec());
+        r = config_load(&m->options.config, &new, &why);
+        if (r >= 0) {
+                old = m->config;
+                m->config = new;
+                manager_apply_config(m, &old);
+                log_info("The configuration has been read again");
+        } else
+                log_error("The new configuration is refused, the old one stays: %s", why.text);
+        (void) sd_notifyf(false, "READY=1\nSTATUS=%s%s",
+                          r < 0 ? "The new configuration is refused, the old one stays: "
+                                : "Serving org.tdpd1.",
+                          r < 0 ? why.text : "");
+        if (r < 0)
+                return sd_bus_error_setf(error, TDP_ERROR_CONFIG,
+                                         "the new configuration is refused, the old one stays: %s",
+                                         why.text);
+        return 0;
+}
+
+static int on_hangup(sd_event_source *s, const struct signalfd_siginfo *si, void *userdata) {
+        /* The error has been logged. */
+        (void) manager_reload(userdata, NULL);
+        return 0;
+}
+
+int manager_watch_reload(Manager *m) {
+        return sd_event_add_signal(m->event, NULL, SIGHUP, on_hangup, m);
+}
