@@ -3,7 +3,7 @@
 BUILD := build/meson
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-kvm-selftests check-debug check-builds demo deb bench-kernel bench-off bench-dirty-log fuzz modules series format clean install-deps
+.PHONY: all check check-kvm-selftests check-debug check-builds demo deb bench-daemon bench-kernel bench-off bench-dirty-log fuzz modules series format clean install-deps
 
 all: install-deps
 	@test -e $(BUILD)/build.ninja || meson setup --werror $(BUILD)
@@ -32,6 +32,10 @@ demo: install-deps
 deb: install-deps
 	@packaging/build-deb
 	@ls -1 build/deb/*.deb
+
+# on this machine, as root; ARGS="--only many"
+bench-daemon: install-deps
+	@tests/bench/daemon/run $(ARGS)
 
 bench-kernel: install-deps
 	@tests/bench/kernel/run
