@@ -45,10 +45,20 @@ serial_expect() {
 
 # serial_ready PID: until the guest is up, or the process that was to run it has ended.
 serial_ready() {
-        local line
-        while ! read -r -t 1 -u "$OUT" line || [[ ${line%$'\r'} != ready* ]]; do
-                kill -0 "$1" 2>/dev/null || die "the guest did not start"
+        local part line='' try
+        for (( try = 0; try < WAIT; )); do
+                # What "read" has got when its time is up is the beginning of a line, and is not read again.
+                if read -r -t 1 -u "$OUT" part; then
+                        line+=$part
+                        [[ $line != ready* ]] || return 0
+                        line=''
+                else
+                        line+=$part
+                        kill -0 "$1" 2>/dev/null || die "the guest did not start"
+                        try=$(( try + 1 ))
+                fi
         done
+        die "the guest was not up within $WAIT s"
 }
 
 # Has the guest dirty its memory. Sets PAGES, NSEC.
