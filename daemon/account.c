@@ -7,15 +7,40 @@
 
 #include "bus-error.h"
 
-static int check(const char *what, uid_t uid, uint64_t have, uint64_t more, uint64_t limit, const char *key,
-                 sd_bus_error *error) {
-        if (more <= limit && have <= limit - more)
-                return 0;
-        sd_bus_error_setf(error, TDP_ERROR_LIMIT,
-                          "user %u has %" PRIu64 " %s and asks for %" PRIu64 " more, of at most %" PRIu64
-                          ": release some, or raise %s= in tdpd.conf",
-                          uid, have, what, more, limit, key);
-        return -EDQUOT;
+static const struct {
+        size_t offset;
+        const char *what, *key, *remedy;
+} kinds[] = {
+        { offsetof(Amounts, vms), "VMs", "MaxVMs", "release some" },
+        { offsetof(Amounts, bytes), "bytes", "MaxBytes", "release some" },
+        { offsetof(Amounts, jobs), "jobs", "MaxJobs", "wait for some" },
+        { offsetof(Amounts, fds), "descriptors", "MaxFDs", "release some VMs" },
+        { offsetof(Amounts, calls), "waiting calls", "MaxCalls", "wait for some answers" },
+};
+
+static uint64_t *amount(Amounts *a, size_t kind) {
+        return (uint64_t *) ((char *) a + kinds[kind].offset);
+}
+
+static uint64_t amount_of(const Amounts *a, size_t kind) {
+        return *amount((Amounts *) a, kind);
+}
+
+/* "old" is what of it is there already. */
+static int check(const Account *acc, const Amounts *old, const Amounts *new, sd_bus_error *error) {
+        for (size_t i = 0; i < ELEMENTSOF(kinds); i++) {
+                uint64_t before = amount_of(old, i), now = amount_of(new, i), more = now - before;
+                uint64_t have = amount_of(&acc->has, i), limit = amount_of(&acc->accounts->limits, i);
+
+                if (now <= before || (more <= limit && have <= limit - more))
+                        continue;
+                sd_bus_error_setf(error, TDP_ERROR_LIMIT,
+                                  "user %u has %" PRIu64 " %s and asks for %" PRIu64
+                                  " more, of at most %" PRIu64 ": %s, or raise %s= in tdpd.conf",
+                                  acc->uid, have, kinds[i].what, more, limit, kinds[i].remedy, kinds[i].key);
+                return -EDQUOT;
+        }
+        return 0;
 }
 
 static void account_unref(Account *acc) {
@@ -25,8 +50,19 @@ static void account_unref(Account *acc) {
         free(acc);
 }
 
-int charge_take(Charge *c, Accounts *a, uid_t uid, uint64_t vms, uint64_t bytes, uint64_t jobs,
-                sd_bus_error *error) {
+int charge_set(Charge *c, const Amounts *amounts, sd_bus_error *error) {
+        int r;
+
+        r = check(c->account, &c->amounts, amounts, error);
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < ELEMENTSOF(kinds); i++)
+                *amount(&c->account->has, i) += amount_of(amounts, i) - amount_of(&c->amounts, i);
+        c->amounts = *amounts;
+        return 0;
+}
+
+int charge_take(Charge *c, Accounts *a, uid_t uid, const Amounts *amounts, sd_bus_error *error) {
         Account *acc;
         int r;
 
@@ -43,41 +79,26 @@ int charge_take(Charge *c, Accounts *a, uid_t uid, uint64_t vms, uint64_t bytes,
         }
         acc->n_ref++;
 
-        if ((r = check("VMs", uid, acc->vms, vms, a->limits.vms, "MaxVMs", error)) < 0 ||
-            (r = check("bytes", uid, acc->bytes, bytes, a->limits.bytes, "MaxBytes", error)) < 0 ||
-            (r = check("jobs", uid, acc->jobs, jobs, a->limits.jobs, "MaxJobs", error)) < 0) {
+        *c = (Charge){ .account = acc };
+        r = charge_set(c, amounts, error);
+        if (r < 0) {
+                *c = (Charge){};
                 account_unref(acc);
-                return r;
         }
-
-        acc->vms += vms;
-        acc->bytes += bytes;
-        acc->jobs += jobs;
-        *c = (Charge){ .account = acc, .vms = vms, .bytes = bytes, .jobs = jobs };
-        return 0;
+        return r;
 }
 
 int charge_resize(Charge *c, uint64_t bytes, sd_bus_error *error) {
-        Account *acc = c->account;
-        int r;
+        Amounts amounts = c->amounts;
 
-        if (bytes > c->bytes) {
-                r = check("bytes", acc->uid, acc->bytes, bytes - c->bytes, acc->accounts->limits.bytes,
-                          "MaxBytes", error);
-                if (r < 0)
-                        return r;
-        }
-        acc->bytes = acc->bytes - c->bytes + bytes;
-        c->bytes = bytes;
-        return 0;
+        amounts.bytes = bytes;
+        return charge_set(c, &amounts, error);
 }
 
 void charge_return(Charge *c) {
         if (!c->account)
                 return;
-        c->account->vms -= c->vms;
-        c->account->bytes -= c->bytes;
-        c->account->jobs -= c->jobs;
+        (void) charge_set(c, &(Amounts){}, NULL);
         account_unref(c->account);
         *c = (Charge){};
 }

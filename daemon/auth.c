@@ -2,14 +2,12 @@
 #include "auth.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "bus-error.h"
 #include "job.h"
+#include "polkit.h"
 #include "vm.h"
-
-static void unrefp(sd_bus_message **m) {
-        sd_bus_message_unref(*m);
-}
 
 static int refuse(sd_bus_error *error) {
         return sd_bus_error_setf(
@@ -74,7 +72,7 @@ static int read_credentials(Manager *m, sd_bus_message *reply, Caller *ret) {
 }
 
 static int get_caller(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
-        _cleanup_(unrefp) sd_bus_message *reply = NULL;
+        _cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
         const char *sender = sd_bus_message_get_sender(message);
         int r;
 
@@ -123,24 +121,60 @@ int auth_get_creator(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_er
         return r < 0 ? r : may_create(m, ret, error);
 }
 
-int auth_get_root(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
+static const char *const actions[_AUTH_ACTION_MAX] = {
+        [AUTH_RELOAD] = "org.tdpd1.reload",   [AUTH_POOLS] = "org.tdpd1.manage-pools",
+        [AUTH_VMS] = "org.tdpd1.manage-vms",  [AUTH_CALIBRATE] = "org.tdpd1.calibrate",
+        [AUTH_HANDOFF] = "org.tdpd1.handoff",
+};
+
+const char *auth_action_to_string(AuthAction a) {
+        return actions[a];
+}
+
+/* "refusal" says who may: it is the rest of "user N may not do this: ...". */
+static int ask_polkit(Manager *m, sd_bus_message *message, AuthAction action, const Caller *c,
+                      const char *refusal, sd_bus_error *error) {
+        _cleanup_free_ char *why = NULL;
+        int r;
+
+        r = polkit_check(m, message, c->uid, actions[action], &why, error);
+        if (r > 0)
+                return 0;
+        if (r == 0)
+                return 1;
+        if (r != -EACCES)
+                return r;
+        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED, "%s, or whoever polkit allows %s; %s",
+                                 refusal, actions[action], why ?: "polkit says no");
+}
+
+int auth_get_admin(Manager *m, sd_bus_message *message, AuthAction action, Caller *ret,
+                   sd_bus_error *error) {
+        char refusal[64];
         int r;
 
         r = get_caller(m, message, ret, error);
         if (r < 0 || ret->uid == 0)
                 return r;
-        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED, "user %u may not do this: only root may",
-                                 ret->uid);
+        snprintf(refusal, sizeof(refusal), "user %u may not do this: only root may", ret->uid);
+        return ask_polkit(m, message, action, ret, refusal, error);
 }
 
 int auth_get_changer(const VM *vm, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
+        _cleanup_(sd_bus_error_free) sd_bus_error refusal = SD_BUS_ERROR_NULL;
         int r;
 
         r = get_caller(vm->manager, message, ret, error);
-        return r < 0 ? r : auth_may_change(vm->manager, ret, vm, error);
+        if (r < 0)
+                return r;
+        r = auth_may_change(vm->manager, ret, vm, &refusal);
+        if (r >= 0)
+                return r;
+        return ask_polkit(vm->manager, message, AUTH_VMS, ret, refusal.message, error);
 }
 
 int auth_get_job_changer(const Job *j, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
+        char refusal[128];
         int r;
 
         if (j->vm)
@@ -150,10 +184,10 @@ int auth_get_job_changer(const Job *j, sd_bus_message *message, Caller *ret, sd_
                 return r;
         if (ret->uid == 0 || ret->uid == j->uid)
                 return 0;
-        return sd_bus_error_setf(
-                        error, TDP_ERROR_NOT_PERMITTED,
-                        "this job is not yours (you are user %u): only root and who has started it may do this",
-                        ret->uid);
+        snprintf(refusal, sizeof(refusal),
+                 "this job is not yours (you are user %u): only root and who has started it may do this",
+                 ret->uid);
+        return ask_polkit(j->manager, message, AUTH_POOLS, ret, refusal, error);
 }
 
 int auth_may_take(const Caller *c, pid_t pid, uid_t uid, sd_bus_error *error) {

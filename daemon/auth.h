@@ -11,13 +11,28 @@ typedef struct Caller {
         bool is_member; /* of the configured group */
 } Caller;
 
+/* What root may do, and others if polkit says so. */
+typedef enum AuthAction {
+        AUTH_RELOAD,    /* the configuration */
+        AUTH_POOLS,     /* sizes of pools */
+        AUTH_VMS,       /* other users' VMs */
+        AUTH_CALIBRATE, /* measure the host */
+        AUTH_HANDOFF,   /* hand VMs to and from other hosts */
+        _AUTH_ACTION_MAX,
+} AuthAction;
+
+const char *auth_action_to_string(AuthAction a);
+
 /*
+ * 0: they may.  Anything else is what the method returns: a negative error, with NotPermitted in "error", or
+ * 1 while polkit is being asked; then the method is called again with the same message.
+ *
  * Who has sent the message, if they may make VMs, or what only root may, or change this one; else
  * NotPermitted in "error".  The subject is the sender's bus name, as the bus driver knows it: a pid can be
  * somebody else's by now.
  */
 int auth_get_creator(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error);
-int auth_get_root(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error);
+int auth_get_admin(Manager *m, sd_bus_message *message, AuthAction action, Caller *ret, sd_bus_error *error);
 int auth_get_changer(const VM *vm, sd_bus_message *message, Caller *ret, sd_bus_error *error);
 /* A job may be canceled by who may change its VM; one of no VM by root and who has started it. */
 int auth_get_job_changer(const Job *j, sd_bus_message *message, Caller *ret, sd_bus_error *error);

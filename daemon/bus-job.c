@@ -19,7 +19,7 @@ static int method_cancel(sd_bus_message *message, void *userdata, sd_bus_error *
         int r;
 
         r = auth_get_job_changer(j, message, &caller, error);
-        if (r < 0)
+        if (r != 0)
                 return r;
 
         job_cancel(j);

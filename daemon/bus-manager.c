@@ -283,8 +283,8 @@ static int method_reload(sd_bus_message *message, void *userdata, sd_bus_error *
         Caller caller;
         int r;
 
-        r = auth_get_root(m, message, &caller, error);
-        if (r < 0)
+        r = auth_get_admin(m, message, AUTH_RELOAD, &caller, error);
+        if (r != 0)
                 return r;
         r = manager_reload(m, error);
         if (r < 0)

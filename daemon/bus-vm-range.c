@@ -83,7 +83,7 @@ int bus_vm_start_range_job(VM *vm, sd_bus_message *message, JobType type, sd_bus
                                          " (1G) would do nothing: use 2 (2M), or 1 or 0 (4K)",
                                          options.max_level);
         r = auth_get_changer(vm, message, &caller, error);
-        if (r < 0)
+        if (r != 0)
                 return r;
 
         if (vm->releasing || (vm->state != VM_ATTACHED && vm->state != VM_BUILT && vm->state != VM_HEALING))

@@ -20,7 +20,7 @@ static int method_get_memory(sd_bus_message *message, void *userdata, sd_bus_err
         int r;
 
         r = auth_get_changer(vm, message, &caller, error);
-        if (r < 0)
+        if (r != 0)
                 return r;
         if (!vm->memory)
                 return sd_bus_error_setf(
@@ -64,7 +64,7 @@ static int method_build(sd_bus_message *message, void *userdata, sd_bus_error *e
         if (r < 0)
                 return r;
         r = auth_get_changer(vm, message, &caller, error);
-        if (r < 0)
+        if (r != 0)
                 return r;
 
         /* Whoever calls this has decided. */
@@ -105,7 +105,7 @@ int bus_vm_release(VM *vm, sd_bus_message *message, sd_bus_error *error) {
         int r;
 
         r = auth_get_changer(vm, message, &caller, error);
-        if (r < 0)
+        if (r != 0)
                 return r;
         r = vm_release(vm, message);
         if (r < 0)

@@ -31,6 +31,12 @@ const ConfigItem config_items[] = {
           "Memory of one user's VMs." },
         { "Limits", "MaxJobs", &config_type_number, ITEM(limits.jobs), "64", 1, UINT64_MAX, "jobs",
           "Jobs of one user at the same time." },
+        { "Limits", "MaxFDs", &config_type_number, ITEM(limits.fds), "4096", 4, UINT64_MAX, "descriptors",
+          "Open descriptors that tdpd keeps for one user's VMs: two for each, and one for each node that its "
+          "memory is on. All users together cannot have more than the unit's LimitNOFILE=." },
+        { "Limits", "MaxCalls", &config_type_number, ITEM(limits.calls), "256", 1, 65536, "calls",
+          "D-Bus calls of one user that wait for an answer at the same time: for their turn, for polkit, or for "
+          "the end of what they have asked for." },
 
         { "Workers", "Threads", &config_type_number, ITEM(threads), "16", 1, 1024, "threads",
           "Threads of a job on each node, never more than the node has CPUs." },
@@ -48,5 +54,9 @@ const ConfigItem config_items[] = {
 
         { "Access", "Group", &config_type_string, ITEM(group), "tdp", 0, 0, NULL,
           "Members of this group may reserve and attach VMs, and release their own." },
+        { "Access", "PolkitTimeoutSec", &config_type_number, ITEM(polkit_timeout_sec), "120", 1, 3600,
+          "seconds",
+          "Whoever is to authenticate, for what only root may do otherwise, has so many seconds; then the answer "
+          "is no. Where nobody can be asked it is 10 seconds at most." },
 };
 const size_t config_n_items = ELEMENTSOF(config_items);

@@ -22,6 +22,7 @@ typedef struct Config {
         uint64_t threads; /* for each job and node */
         HealLimits heal;
         char *group;
+        uint64_t polkit_timeout_sec;
 } Config;
 
 /* Where it comes from. */

@@ -54,7 +54,7 @@ int job_new_for(Manager *m, const char *object, const char *what, uid_t uid, Job
         j->phase = type_table[type].first;
         j->uid = uid;
         if (uid != JOB_NO_UID) {
-                r = charge_take(&j->charge, &m->accounts, uid, 0, 0, 1, error);
+                r = charge_take(&j->charge, &m->accounts, uid, &(Amounts){ .jobs = 1 }, error);
                 if (r < 0)
                         return r;
         }

@@ -14,6 +14,7 @@
 #include "handle.h"
 #include "job.h"
 #include "log-message.h"
+#include "polkit.h"
 #include "process.h"
 #include "vm.h"
 
@@ -29,6 +30,7 @@ Manager *manager_free(Manager *m) {
                 vm_free(vm);
         while (m->jobs)
                 job_free(m->jobs);
+        polkit_done(m);
         sd_bus_flush_close_unref(m->bus);
         sd_event_unref(m->event);
         config_done(&m->config);

@@ -29,6 +29,7 @@ typedef struct Manager {
         sd_bus *bus;
 
         Accounts accounts;
+        struct PolkitQuery *polkit_queries;
         bool has_group;
         gid_t group;
 

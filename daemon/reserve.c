@@ -76,7 +76,10 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
         vm->page_size = placement.page_size;
         for (size_t i = 0; i < placement.n_parts; i++)
                 idset_add(&vm->nodes, placement.parts[i].node);
-        if ((r = memory_new(name, &placement, &vm->memory, error)) < 0 ||
+        if ((r = charge_set(&vm->charge,
+                            &(Amounts){ .vms = 1, .bytes = bytes, .fds = VM_FDS + placement.n_parts },
+                            error)) < 0 ||
+            (r = memory_new(name, &placement, &vm->memory, error)) < 0 ||
             (r = job_new(vm, uid, JOB_RESERVE, &j, error)) < 0)
                 goto fail;
         decide(m, vm);

@@ -130,7 +130,7 @@ static int charge(VM *vm, sd_bus_error *error) {
                 vm->page_size = page_size;
         }
         spanset_done(&vm->let_go);
-        vm->built_charge = vm->charge.bytes;
+        vm->built_charge = vm->charge.amounts.bytes;
         vm->built_slots_bytes = bytes;
         return 0;
 }

@@ -56,7 +56,8 @@ int vm_new(Manager *m, const char *name, uid_t uid, VMState state, const VMOptio
                 vm_free(vm);
                 return -ENOMEM;
         }
-        r = charge_take(&vm->charge, &m->accounts, uid, 1, bytes, 0, error);
+        r = charge_take(&vm->charge, &m->accounts, uid,
+                        &(Amounts){ .vms = 1, .bytes = bytes, .fds = VM_FDS }, error);
         if (r < 0) {
                 vm_free(vm);
                 return r;

@@ -16,6 +16,10 @@
 #include "vm-heal.h"
 #include "vm-state.h"
 
+/* Descriptors that each VM may take, besides one for each node that its memory is on: of the VMM's process,
+ * and of the kernel's handle. */
+#define VM_FDS 2U
+
 struct VM {
         Manager *manager;
         char *name;

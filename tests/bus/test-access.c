@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Who may do what. Other users are played by child processes. */
-#include "fixture.h"
+#include "users.h"
 
-#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-/* The bus lets only users in that the machine knows: nobody and daemon are on each. */
-#define NOBODY   ((uid_t) 65534)
-#define SOMEBODY ((uid_t) 1)
 
 /* What a user tries, and what must come of it: an error's name, or NULL. */
 typedef struct Try {
@@ -23,13 +15,11 @@ typedef struct Try {
         const char *error;
 } Try;
 
-static int run_try(const char *address, const Try *t) {
+static int run_try(sd_bus *bus, void *userdata) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
-        sd_bus *bus = fixture_connect(address);
+        const Try *t = userdata;
         sd_bus_message *m;
 
-        if (!bus)
-                return 2;
         if (strcmp(t->member, "Reserve") == 0)
                 m = call(bus, &error, t->path, t->interface, t->member, "sta{sv}", t->name, MIB, 1,
                          "page-size", "t", UINT64_C(4096));
@@ -51,34 +41,11 @@ static int run_try(const char *address, const Try *t) {
 }
 
 static void try_as(Fixture *f, uid_t uid, gid_t group, Try t) {
-        int status;
-        pid_t pid;
-
-        pid = fork();
-        assert_true(pid >= 0);
-        if (pid == 0) {
-                if (setgroups(group ? 1 : 0, &group) < 0 || setgid(NOBODY) < 0 || setuid(uid) < 0)
-                        _exit(3);
-                _exit(run_try(f->address, &t));
-        }
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_int_equal(user_run(f, uid, group, run_try, &t), 0);
 }
 
 #define MANAGER_TRY   .path = MANAGER, .interface = "org.tdpd1.Manager"
 #define NOT_PERMITTED ERR("NotPermitted")
-
-/* Any group that a Debian system has, and that nobody is in. */
-static gid_t test_group(void) {
-        struct group *g = getgrnam("games");
-
-        if (!g) {
-                print_message("there is no group \"games\"\n");
-                skip();
-        }
-        return g->gr_gid;
-}
 
 static void test_strangers(void **state) {
         Reservation r;
