@@ -22,6 +22,7 @@ enum kind {
         KIND_UINT,
         KIND_LEVEL,
         KIND_RANGE,
+        KIND_SECONDS,
         KIND_JSON,
 };
 
@@ -77,6 +78,12 @@ static const struct opt_def defs[_OPT_MAX] = {
                         "Guest-physical memory, like 4G+512M; default: all" },
         [OPT_ROOT] = { "root", 0, false, KIND_STRING, FIELD(root), "DIR",
                        "Look below DIR, where another host's files are" },
+        [OPT_DELAY] = { "delay", 'd', false, KIND_SECONDS, FIELD(delay_usec), "SECONDS",
+                        "Time between two samples, like 0.5; default: 1" },
+        [OPT_ITERATIONS] = { "iterations", 'n', false, KIND_UINT, FIELD(iterations), "N",
+                             "End after N samples; default: no end on a terminal, else 1" },
+        [OPT_BATCH] = { "batch", 'b', false, KIND_FLAG, FIELD(batch), NULL,
+                        "One sample below the other, for files and pipes" },
 };
 
 static const char *const json_modes[] = {
@@ -119,6 +126,19 @@ static int parse_level(const char *text, uint32_t *ret) {
         if (uint_parse(text, 3, &level) < 0)
                 return -EINVAL;
         *ret = level;
+        return 0;
+}
+
+static int parse_seconds(const char *text, uint64_t *ret) {
+        char *end;
+        double seconds;
+
+        if (!isdigit((unsigned char) text[0]) && text[0] != '.')
+                return -EINVAL;
+        seconds = strtod(text, &end);
+        if (end == text || *end != '\0' || !(seconds >= 0.1) || seconds > 3600)
+                return -EINVAL;
+        *ret = (uint64_t) (seconds * 1e6);
         return 0;
 }
 
@@ -200,6 +220,15 @@ static int set_value(struct args *args, const struct opt_def *d, const char *tex
                                         r,
                                         "--%s=%s is not a range. Give an address and a size, like 4G+512M or "
                                         "0x100000000+0x20000000.",
+                                        d->name, text);
+                return 0;
+
+        case KIND_SECONDS:
+                r = parse_seconds(text, field);
+                if (r < 0)
+                        return log_error(
+                                        r,
+                                        "--%s=%s is not a time. Give seconds from 0.1 to 3600, like 2 or 0.5.",
                                         d->name, text);
                 return 0;
 

@@ -36,9 +36,13 @@ enum opt {
         OPT_STATS_FILE,
         OPT_RANGE,
         OPT_ROOT,
+        OPT_DELAY,
+        OPT_ITERATIONS,
+        OPT_BATCH,
         _OPT_MAX,
 };
 
+_Static_assert(_OPT_MAX <= 32, "options are bits of 32");
 #define OPT_BIT(opt) (UINT32_C(1) << (opt))
 
 struct args {
@@ -51,8 +55,9 @@ struct args {
         struct args_range {
                 uint64_t gpa, size;
         } range;
-        uint32_t vcpus, max_level, pid;
-        bool no_auto_slots, no_wait;
+        uint64_t delay_usec;
+        uint32_t vcpus, max_level, pid, iterations;
+        bool no_auto_slots, no_wait, batch;
 
         uint32_t given;    /* OPT_BIT()s */
         char **positional; /* NULL-terminated, points into argv */

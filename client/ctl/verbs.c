@@ -175,6 +175,18 @@ const struct verb verbs[] = {
                         .failure = EXIT_USAGE,
                         .run = verb_metrics,
         },
+        {
+                        .name = "top",
+                        .arguments = "",
+                        .help = "Pools and VMs, live",
+                        .options = OPT_BIT(OPT_DELAY) | OPT_BIT(OPT_ITERATIONS) | OPT_BIT(OPT_BATCH),
+                        .failure = EXIT_USAGE,
+                        .run = verb_top,
+                        .notes = "Keys: q ends it, space takes a sample now, r turns the order round; arrows, page\n"
+                                 "up and down, home and end scroll. Order: n name, m memory, M mapped (least\n"
+                                 "first), p pinned, h holes, f faults per second, j VMs with a job first.\n"
+                                 "Bars: # leased by VMs of tdpd, + warm, = used by others, . free.",
+        },
 };
 
 const size_t n_verbs = ELEMENTSOF(verbs);
