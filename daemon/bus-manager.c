@@ -12,6 +12,7 @@
 #include "bus-job.h"
 #include "bus-node.h"
 #include "bus-vm.h"
+#include "bus-warm.h"
 #include "discover.h"
 #include "handle.h"
 #include "process.h"
@@ -20,7 +21,7 @@
 
 static const char *const features[] = {
         "reserve",  "attach-fd", "attach-pid", "build", "heal", "split",
-        "collapse", "explain",   "hugetlb",    "memfd", NULL,
+        "collapse", "explain",   "hugetlb",    "memfd", "warm", NULL,
 };
 
 static int method_reserve(sd_bus_message *message, void *userdata, sd_bus_error *error) {
@@ -339,6 +340,9 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("Version", "s", get_version, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("Features", "as", get_features, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("Policy", "s", get_policy, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("Warm", "a(sttiuutss)", bus_get_warm, 0, SD_BUS_VTABLE_PROPERTY_EMITS_INVALIDATION),
+        SD_BUS_PROPERTY("WarmBytes", "a(utt)", bus_get_warm_bytes, 0,
+                        SD_BUS_VTABLE_PROPERTY_EMITS_INVALIDATION),
         SD_BUS_PROPERTY("Kernel", "a{sv}", bus_get_kernel, 0, 0),
         SD_BUS_SIGNAL_WITH_ARGS("VMAdded", SD_BUS_ARGS("s", name, "o", vm), 0),
         SD_BUS_SIGNAL_WITH_ARGS("VMRemoved", SD_BUS_ARGS("s", name, "o", vm), 0),

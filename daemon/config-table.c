@@ -7,6 +7,7 @@ const ConfigSection config_sections[] = {
         { .name = "Limits",
           .doc = "Lower limits take nothing away: they hold for what is asked for from then on." },
         { .name = "Workers" },
+        { .name = "Pools" },
         { .name = "Healing" },
         { .name = "Access" },
 };
@@ -40,6 +41,20 @@ const ConfigItem config_items[] = {
 
         { "Workers", "Threads", &config_type_number, ITEM(threads), "16", 1, 1024, "threads",
           "Threads of a job on each node, never more than the node has CPUs." },
+
+        { "Pools", "Warm", &config_type_warm, ITEM(warm), "", 0, 0, NULL,
+          "Slabs: memory on one node that is allocated and zeroed before anybody asks for it, so that a "
+          "reservation is served in milliseconds; see WARM SLABS in tdpd(8). A list of SIZE[*COUNT] [node=N] "
+          "[page=SIZE], with commas between, like 64G*2 node=0 page=1G, 4G*8 page=2M. Without a node: on any "
+          "that has room. Without a page size: the largest that divides the size and has free pages. At most "
+          "32 flavours, and 1024 slabs of each." },
+        { "Pools", "WarmMaxPressure", &config_type_number, ITEM(warm_max_pressure), "5", 0, 100, "percent",
+          "No slab is filled while tasks waited for memory for more than so many percent of the last ten "
+          "seconds (some avg10 in /proc/pressure/memory). Slabs of small pages are given back then, one "
+          "after the other." },
+        { "Pools", "WarmMaxLoad", &config_type_number, ITEM(warm_max_load), "75", 0, UINT64_MAX, "percent",
+          "Nor while the load of the last minute is more than so many percent of the number of CPUs, the "
+          "threads that fill not counted. infinity: whatever it is." },
 
         { "Healing", "HealDelayMSec", &config_type_number, ITEM(heal.delay_msec), "1000", 10, 60000,
           "milliseconds",

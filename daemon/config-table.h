@@ -63,3 +63,4 @@ extern const ConfigType config_type_number;
 extern const ConfigType config_type_size;
 extern const ConfigType config_type_string;
 extern const ConfigType config_type_decision;
+extern const ConfigType config_type_warm;

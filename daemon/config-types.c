@@ -93,7 +93,21 @@ static int parse_decision(const ConfigItem *item, const char *value, void *targe
         return 0;
 }
 
+static int parse_warm(const ConfigItem *item, const char *value, void *target, ConfigError *error) {
+        return warm_specs_add(target, value);
+}
+
+static void done_warm(void *target) {
+        *(WarmSpecs *) target = (WarmSpecs){};
+}
+
 const ConfigType config_type_number = { .parse = parse_number };
 const ConfigType config_type_size = { .parse = parse_size };
 const ConfigType config_type_string = { .parse = parse_string, .done = done_string };
 const ConfigType config_type_decision = { .parse = parse_decision, .allowed = "auto, always or never" };
+const ConfigType config_type_warm = {
+        .parse = parse_warm,
+        .done = done_warm,
+        .is_list = true,
+        .allowed = "SIZE[*COUNT] [node=N] [page=SIZE], with commas between, the size in whole pages",
+};

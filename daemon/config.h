@@ -11,6 +11,7 @@
 #include "account.h"
 #include "heal.h"
 #include "policy.h"
+#include "warm-spec.h"
 
 #define CONFIG_PATH_DEFAULT "/etc/tdpd/tdpd.conf"
 
@@ -21,6 +22,9 @@ typedef struct Config {
         AccountLimits limits;
         uint64_t threads; /* for each job and node */
         HealLimits heal;
+        WarmSpecs warm;
+        uint64_t warm_max_pressure; /* percent */
+        uint64_t warm_max_load;     /* percent of all CPUs */
         char *group;
         uint64_t polkit_timeout_sec;
 } Config;

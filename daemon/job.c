@@ -154,6 +154,7 @@ void job_set_work(Job *j, const JobOps *ops, void *work) {
 }
 
 int job_watch(Job *j, JobPhase phase, uint64_t total) {
+        j->timer = sd_event_source_disable_unref(j->timer); /* it may have had another phase before */
         j->phase = phase;
         j->total = total;
         (void) sd_event_now(j->manager->event, CLOCK_MONOTONIC, &j->started_usec);

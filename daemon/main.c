@@ -19,6 +19,7 @@ static void help(void) {
                "     --config-root=DIR  Look for the configuration below DIR instead of /\n"
                "     --bus=ADDRESS      Serve on this bus instead of the system bus\n"
                "     --sysfs-root=DIR   Read NUMA nodes and pools below DIR instead of /sys\n"
+               "     --proc-root=DIR    Read load and memory pressure below DIR instead of /proc\n"
                "     --device=PATH      Use PATH instead of " KVM_DEVICE_DEFAULT "\n"
                "     --check-config     Read the configuration, say what is wrong with it, and end\n"
                "     --dump-config[=man]\n"
@@ -36,6 +37,7 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                 ARG_CHECK_CONFIG,
                 ARG_BUS,
                 ARG_SYSFS_ROOT,
+                ARG_PROC_ROOT,
                 ARG_DEVICE,
                 ARG_DUMP_CONFIG,
         };
@@ -45,6 +47,7 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                 { "config", required_argument, NULL, ARG_CONFIG },
                 { "bus", required_argument, NULL, ARG_BUS },
                 { "sysfs-root", required_argument, NULL, ARG_SYSFS_ROOT },
+                { "proc-root", required_argument, NULL, ARG_PROC_ROOT },
                 { "device", required_argument, NULL, ARG_DEVICE },
                 { "config-root", required_argument, NULL, ARG_CONFIG_ROOT },
                 { "check-config", no_argument, NULL, ARG_CHECK_CONFIG },
@@ -78,6 +81,9 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                         break;
                 case ARG_SYSFS_ROOT:
                         o->sysfs_root = optarg;
+                        break;
+                case ARG_PROC_ROOT:
+                        o->proc_root = optarg;
                         break;
                 case ARG_DEVICE:
                         o->device = optarg;
@@ -131,7 +137,9 @@ static int block_signals(void) {
 }
 
 int main(int argc, char *argv[]) {
-        ManagerOptions options = { .sysfs_root = "/sys", .device = KVM_DEVICE_DEFAULT };
+        ManagerOptions options = { .sysfs_root = "/sys",
+                                   .proc_root = "/proc",
+                                   .device = KVM_DEVICE_DEFAULT };
         _cleanup_(manager_freep) Manager *m = NULL;
         int r;
 

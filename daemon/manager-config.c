@@ -11,6 +11,7 @@
 #include "manager.h"
 #include "vm-heal.h"
 #include "vm.h"
+#include "warm.h"
 
 static void apply_limits(Manager *m, const Config *old) {
         m->accounts.limits = m->config.limits;
@@ -43,16 +44,18 @@ static void apply_policy(Manager *m, const Config *old) {
                                                       NULL);
 }
 
+static void apply_warm(Manager *m, const Config *old) {
+        if (m->warm)
+                warm_reconfigure(m->warm);
+}
+
 /*
  * Everybody who has taken something over from the configuration, instead of looking when it is needed.
  * Called with the new one in place; "old" is NULL at the start, when there is neither bus nor VM.  It cannot
  * be refused any more: what may be refused is checked when the configuration is read.
  */
 static void (*const consumers[])(Manager *m, const Config *old) = {
-        apply_limits,
-        apply_group,
-        apply_healing,
-        apply_policy,
+        apply_limits, apply_group, apply_healing, apply_policy, apply_warm,
 };
 
 static void manager_apply_config(Manager *m, const Config *old) {

@@ -17,6 +17,7 @@
 #include "polkit.h"
 #include "process.h"
 #include "vm.h"
+#include "warm.h"
 
 #define BUS_NAME "org.tdpd1"
 
@@ -30,6 +31,7 @@ Manager *manager_free(Manager *m) {
                 vm_free(vm);
         while (m->jobs)
                 job_free(m->jobs);
+        warm_free(m->warm);
         polkit_done(m);
         sd_bus_flush_close_unref(m->bus);
         sd_event_unref(m->event);
@@ -109,6 +111,9 @@ int manager_startup(Manager *m) {
         r = sd_event_set_watchdog(m->event, true);
         if (r < 0)
                 return log_error_errno(r, "The watchdog cannot be served");
+        r = warm_new(m, &m->warm);
+        if (r < 0)
+                return log_error_errno(r, "Warm slabs cannot be kept");
         r = manager_watch_reload(m);
         if (r < 0)
                 return log_error_errno(r, "SIGHUP cannot be watched");
@@ -130,9 +135,18 @@ int manager_run(Manager *m) {
         return r;
 }
 
+static Claim claim_of(const Memory *m, const MemoryPart *part) {
+        return (Claim){
+                .node = part->node,
+                .page_size = m->page_size,
+                .unallocated = memory_part_unallocated(part),
+                .bytes = part->bytes,
+        };
+}
+
 int manager_claims(Manager *m, Claim **ret, size_t *ret_n) {
         _cleanup_free_ Claim *claims = NULL;
-        size_t n = 0, max = 0;
+        size_t n = 0, max = warm_count(m->warm);
         VM *vm, *tmp;
 
         HASH_ITER (hh, m->vms, vm, tmp)
@@ -141,16 +155,11 @@ int manager_claims(Manager *m, Claim **ret, size_t *ret_n) {
         if (!claims)
                 return -ENOMEM;
         HASH_ITER (hh, m->vms, vm, tmp)
-                for (size_t i = 0; vm->memory && i < vm->memory->n_parts; i++) {
-                        MemoryPart *part = &vm->memory->parts[i];
+                for (size_t i = 0; vm->memory && i < vm->memory->n_parts; i++)
+                        claims[n++] = claim_of(vm->memory, &vm->memory->parts[i]);
 
-                        claims[n++] = (Claim){
-                                .node = part->node,
-                                .page_size = vm->memory->page_size,
-                                .unallocated = memory_part_unallocated(part),
-                                .bytes = part->bytes,
-                        };
-                }
+        for (const Slab *s = warm_first(m->warm); s; s = s->next)
+                claims[n++] = claim_of(s->memory, &s->memory->parts[0]);
 
         *ret = TAKE_PTR(claims);
         *ret_n = n;
@@ -168,17 +177,21 @@ int manager_load_nodes(Manager *m, NodeTable **ret, sd_bus_error *error) {
         return 0;
 }
 
-int manager_place(Manager *m, uint64_t bytes, const VMOptions *o, NodeTable **ret_nodes, Placement *ret,
-                  sd_bus_error *error) {
-        _cleanup_(node_table_freep) NodeTable *nodes = NULL;
-        _cleanup_free_ Claim *claims = NULL;
-        PlacementRequest request = {
+PlacementRequest manager_placement_request(uint64_t bytes, const VMOptions *o) {
+        return (PlacementRequest){
                 .bytes = bytes,
                 .page_size = o->page_size,
                 .has_nodes = o->has_nodes,
                 .nodes = o->nodes,
                 .numa_mode = o->numa_mode,
         };
+}
+
+int manager_place(Manager *m, uint64_t bytes, const VMOptions *o, NodeTable **ret_nodes, Placement *ret,
+                  sd_bus_error *error) {
+        _cleanup_(node_table_freep) NodeTable *nodes = NULL;
+        _cleanup_free_ Claim *claims = NULL;
+        PlacementRequest request = manager_placement_request(bytes, o);
         size_t n_claims;
         int r;
 

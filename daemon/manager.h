@@ -14,11 +14,13 @@
 
 typedef struct VM VM;
 typedef struct Job Job;
+typedef struct Warm Warm;
 
 typedef struct ManagerOptions {
         ConfigSource config;
         const char *bus_address; /* NULL: the system bus */
         const char *sysfs_root;
+        const char *proc_root;
         const char *device;
 } ManagerOptions;
 
@@ -37,6 +39,7 @@ typedef struct Manager {
         VM *vms;                   /* by name */
         Job *jobs;                 /* by id */
         uint32_t last_job_id;
+        Warm *warm; /* slabs that are no VM's yet */
 } Manager;
 
 int manager_new(const ManagerOptions *options, Manager **ret);
@@ -53,8 +56,9 @@ int manager_watch_reload(Manager *m);
 Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager, manager_free);
 
-/* What our VMs have claimed, by node and page size. */
+/* What our VMs and warm slabs have claimed, by node and page size. */
 int manager_claims(Manager *m, Claim **ret, size_t *ret_n);
+PlacementRequest manager_placement_request(uint64_t bytes, const VMOptions *o);
 int manager_load_nodes(Manager *m, NodeTable **ret, sd_bus_error *error);
 /* Where memory of that size and with those options would go now.  Nothing is claimed by that. */
 int manager_place(Manager *m, uint64_t bytes, const VMOptions *o, NodeTable **ret_nodes, Placement *ret,

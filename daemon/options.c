@@ -78,6 +78,11 @@ static int set_auto_slots(VMOptions *o, Value v, sd_bus_error *error) {
         return 0;
 }
 
+static int set_warm(VMOptions *o, Value v, sd_bus_error *error) {
+        o->warm = v.b;
+        return 0;
+}
+
 static int set_gpa(VMOptions *o, Value v, sd_bus_error *error) {
         o->gpa = v.t;
         o->has_gpa = true;
@@ -106,6 +111,7 @@ static const struct {
         /* Explain answers for an Attach as well. */
         { "max-level", 'u', OPTION_ATTACH | OPTION_BUILD | OPTION_EXPLAIN | OPTION_SPLIT, set_max_level },
         { "auto-slots", 'b', OPTION_ATTACH | OPTION_EXPLAIN, set_auto_slots },
+        { "warm", 'b', OPTION_RESERVE | OPTION_EXPLAIN, set_warm },
         { "gpa", 't', OPTION_HEAL | OPTION_SPLIT, set_gpa },
         { "size", 't', OPTION_HEAL | OPTION_SPLIT, set_size },
 };
@@ -148,7 +154,7 @@ static int read_value(sd_bus_message *m, size_t i, VMOptions *o, sd_bus_error *e
 }
 
 int options_read(sd_bus_message *m, OptionUse use, VMOptions *ret, sd_bus_error *error) {
-        VMOptions o = { .auto_slots = true };
+        VMOptions o = { .auto_slots = true, .warm = true };
         unsigned seen = 0;
         int r;
 

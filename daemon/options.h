@@ -28,6 +28,7 @@ typedef struct VMOptions {
         uint32_t vcpus;
         uint32_t max_level;
         bool auto_slots;
+        bool warm; /* memory that is zeroed already will do */
         bool has_gpa, has_size;
         uint64_t gpa, size;
 } VMOptions;

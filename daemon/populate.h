@@ -7,9 +7,17 @@
 
 typedef struct Populate Populate;
 
-/* Allocates and zeroes all of a VM's memory, with threads on each part's node.  "m" must outlive it. */
-int populate_start(sd_event *event, Memory *m, const NodeTable *nodes, unsigned max_threads,
-                   worker_done_t done, void *userdata, Populate **ret);
+typedef struct PopulateRequest {
+        unsigned max_threads; /* for each part, and never more than its node has CPUs */
+        bool idle;            /* in the background */
+        /* Of each part, in whole pages; 0 bytes: all of it. */
+        uint64_t offset, bytes;
+} PopulateRequest;
+
+/* Allocates and zeroes memory with threads on each part's node, and checks that it is there.  "m" must
+ * outlive it.  "error" is set if it cannot be started. */
+int populate_start(sd_event *event, Memory *m, const NodeTable *nodes, const PopulateRequest *request,
+                   worker_done_t done, void *userdata, Populate **ret, sd_bus_error *error);
 Populate *populate_free(Populate *p);
 DEFINE_CLEANUP(Populate, populate_free);
 

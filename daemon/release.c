@@ -4,6 +4,7 @@
 #include "bus-vm.h"
 #include "log-message.h"
 #include "vm.h"
+#include "warm.h"
 
 /* Closing the last descriptor frees every page, and closing the handle unpins every page: seconds for a
  * large VM of small pages. */
@@ -18,6 +19,8 @@ static int reap_step(Worker *w, size_t lane, size_t piece, void *userdata) {
 }
 
 static void vm_gone(VM *vm) {
+        Manager *m = vm->manager;
+
         for (size_t i = 0; i < vm->n_waiting; i++)
                 (void) sd_bus_reply_method_return(vm->waiting[i], NULL);
         if (vm->job)
@@ -26,6 +29,7 @@ static void vm_gone(VM *vm) {
                     vm->name);
         bus_vm_removed(vm);
         vm_free(vm);
+        warm_kick(m->warm); /* there is room again */
 }
 
 static void on_reaped(Worker *w, int result, void *userdata) {

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <errno.h>
 #include <inttypes.h>
+#include <utlist.h>
 
 #include "bus-error.h"
 #include "bus-job.h"
 #include "bus-vm.h"
+#include "cut.h"
 #include "format.h"
 #include "log-message.h"
 #include "populate.h"
 #include "vm.h"
+#include "warm.h"
 
-static void on_populated(Worker *w, int result, void *userdata) {
+/* What a job that has come to its end means to its VM. */
+static void end(VM *vm, int result, uint64_t progress, const sd_bus_error *why) {
         __attribute__((cleanup(sd_bus_error_free))) sd_bus_error error = SD_BUS_ERROR_NULL;
-        VM *vm = userdata;
         Job *j = vm->job;
         uint64_t now = 0;
 
@@ -25,18 +28,149 @@ static void on_populated(Worker *w, int result, void *userdata) {
                 return;
         }
 
-        if (result == -ECANCELED || result >= 0)
+        if (result == -ECANCELED || result >= 0) {
                 sd_bus_error_setf(&error, TDP_ERROR_CANCELED,
                                   "canceled after %" PRIu64 " of %" PRIu64 " bytes; all is given back",
-                                  worker_progress(w), vm->bytes);
-        else
-                populate_set_error(j->work, result, &error);
-        job_fail(j, &error);
+                                  progress, vm->bytes);
+                why = &error;
+        }
+        job_fail(j, why);
         /* The job ends when the pages are back. */
         if (vm->releasing)
                 vm_release_continue(vm);
         else
                 (void) vm_release(vm, NULL);
+}
+
+static void on_populated(Worker *w, int result, void *userdata) {
+        __attribute__((cleanup(sd_bus_error_free))) sd_bus_error error = SD_BUS_ERROR_NULL;
+        VM *vm = userdata;
+
+        if (result < 0 && result != -ECANCELED)
+                populate_set_error(vm->job->work, result, &error);
+        end(vm, result, worker_progress(w), &error);
+}
+
+static int start_populate(VM *vm, sd_bus_error *error) {
+        PopulateRequest request = { .max_threads = (unsigned) vm->manager->config.threads };
+        _cleanup_(node_table_freep) NodeTable *nodes = NULL;
+        Populate *populate;
+        int r;
+
+        r = manager_load_nodes(vm->manager, &nodes, error);
+        if (r < 0)
+                return r;
+        r = populate_start(vm->manager->event, vm->memory, nodes, &request, on_populated, vm, &populate,
+                           error);
+        if (r < 0)
+                return r;
+        job_set_work(vm->job, &populate_job, populate);
+        return job_watch(vm->job, JOB_PHASE_POPULATE, vm->bytes);
+}
+
+static void fail_with(VM *vm, int r, const char *what) {
+        __attribute__((cleanup(sd_bus_error_free))) sd_bus_error error = SD_BUS_ERROR_NULL;
+
+        sd_bus_error_setf(&error, TDP_ERROR_FAILED, "%s failed: %s; all is given back", what, strerror(-r));
+        end(vm, r, 0, &error);
+}
+
+static void on_tail_cut(Worker *w, int result, void *userdata) {
+        VM *vm = userdata;
+
+        if (result >= 0)
+                result = memory_part_seal(&vm->memory->parts[0]);
+        if (result < 0 && result != -ECANCELED)
+                fail_with(vm, result, "giving back the rest of a warm slab");
+        else
+                end(vm, result, 0, NULL);
+}
+
+/* > 0: the VM has its memory, and there is nothing left to do.  0: its job sees to it. */
+static int take_slab(VM *vm, Slab *slab, sd_bus_error *error) {
+        Cut *cut;
+        int r;
+
+        vm->memory = TAKE_PTR(slab->memory);
+        slab_free(slab);
+        vm->page_size = vm->memory->page_size;
+        if (vm->memory->bytes == vm->bytes) {
+                r = memory_part_seal(&vm->memory->parts[0]);
+                return r < 0 ? r : 1;
+        }
+
+        r = cut_start(vm->manager->event, vm->memory, vm->bytes, on_tail_cut, vm, &cut);
+        if (r < 0)
+                return r;
+        job_set_work(vm->job, &cut_job, cut);
+        return job_watch(vm->job, JOB_PHASE_POPULATE, vm->bytes);
+}
+
+/* Slabs of small pages that are to go before the VM's own memory is allocated. */
+typedef struct Room {
+        VM *vm;
+        Slab *leaving;
+        Cut *cut; /* of the first */
+} Room;
+
+static void room_free(void *work) {
+        Room *room = work;
+        Slab *s, *tmp;
+
+        cut_free(room->cut);
+        DL_FOREACH_SAFE(room->leaving, s, tmp) {
+                DL_DELETE(room->leaving, s);
+                warm_close(room->vm->manager->warm, s);
+        }
+        free(room);
+}
+
+static Worker *room_worker(void *work) {
+        return ((Room *) work)->cut ? cut_job.worker(((Room *) work)->cut) : NULL;
+}
+
+static const JobOps room_job = { .worker = room_worker, .free = room_free };
+
+static void on_room_made(Worker *w, int result, void *userdata) {
+        __attribute__((cleanup(sd_bus_error_free))) sd_bus_error error = SD_BUS_ERROR_NULL;
+        Room *room = userdata;
+        VM *vm = room->vm;
+        int r = result;
+
+        if (r >= 0) {
+                Slab *s = room->leaving;
+
+                room->cut = cut_free(room->cut);
+                DL_DELETE(room->leaving, s);
+                slab_free(s);
+                if (room->leaving)
+                        r = cut_start(vm->manager->event, room->leaving->memory, 0, on_room_made, room,
+                                      &room->cut);
+                else {
+                        job_set_work(vm->job, NULL, NULL);
+                        room_free(room);
+                        r = start_populate(vm, &error);
+                }
+        }
+        if (r < 0 && (r == -ECANCELED || sd_bus_error_is_set(&error)))
+                end(vm, r, 0, &error);
+        else if (r < 0)
+                fail_with(vm, r, "giving up warm slabs");
+}
+
+static int make_room(VM *vm, Slab *leaving, sd_bus_error *error) {
+        Room *room;
+        int r;
+
+        room = calloc(1, sizeof(*room));
+        if (!room)
+                return -ENOMEM;
+        *room = (Room){ .vm = vm, .leaving = leaving };
+        job_set_work(vm->job, &room_job, room);
+        r = cut_start(vm->manager->event, leaving->memory, 0, on_room_made, room, &room->cut);
+        if (r < 0)
+                return r;
+        return job_watch(vm->job, JOB_PHASE_POPULATE, vm->bytes);
 }
 
 static void decide(Manager *m, VM *vm) {
@@ -53,56 +187,83 @@ static void decide(Manager *m, VM *vm) {
         policy_decide(&in, &vm->policy);
 }
 
+static int charge_memory(VM *vm, size_t n_parts, sd_bus_error *error) {
+        Amounts a = { .vms = 1, .bytes = vm->bytes, .fds = VM_FDS + MAX_OF(n_parts, 1U) };
+
+        return charge_set(&vm->charge, &a, error);
+}
+
+/* The same results as take_slab().  "placement" is where the memory would go without slabs, if that is
+ * possible; if it is not, "why" says so. */
+static int get_memory(VM *vm, Placement *placement, const sd_bus_error *why, sd_bus_error *error) {
+        PlacementRequest request = manager_placement_request(vm->bytes, &vm->options);
+        Manager *m = vm->manager;
+        Slab *slab = NULL, *leaving = NULL;
+        int r;
+
+        if (vm->options.warm)
+                slab = warm_take(m->warm, &request, placement->page_size);
+        if (slab)
+                return take_slab(vm, slab, error);
+        if (placement->n_parts == 0 && !warm_give_up(m->warm, &request, placement, &leaving))
+                return sd_bus_error_copy(error, why);
+        r = charge_memory(vm, placement->n_parts, error);
+
+        vm->page_size = placement->page_size;
+        if (r >= 0)
+                r = memory_new(vm->name, placement, true, &vm->memory, error);
+        if (leaving) {
+                int k = make_room(vm, leaving, error);
+
+                return r < 0 ? r : k;
+        }
+        return r < 0 ? r : start_populate(vm, error);
+}
+
 int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VMOptions *o, VM **ret,
                sd_bus_error *error) {
+        __attribute__((cleanup(sd_bus_error_free))) sd_bus_error no_pages = SD_BUS_ERROR_NULL;
         _cleanup_(node_table_freep) NodeTable *nodes = NULL;
         _cleanup_(placement_done) Placement placement = {};
-        Populate *populate;
         VM *vm = NULL;
+        bool is_there;
         Job *j;
         int r;
 
         r = vm_check_name(m, name, error);
         if (r < 0)
                 return r;
-        r = manager_place(m, bytes, o, &nodes, &placement, error);
-        if (r < 0)
-                return r;
+        /* Slabs can still help if there are too few pages, and nothing can if the request makes no sense. */
+        r = manager_place(m, bytes, o, &nodes, &placement, &no_pages);
+        if (r < 0 && (!sd_bus_error_has_name(&no_pages, TDP_ERROR_NO_PAGES) || warm_count(m->warm) == 0))
+                return sd_bus_error_is_set(&no_pages) ? sd_bus_error_move(error, &no_pages) : r;
 
         /* From here on vm_free() is the undo of everything. */
         r = vm_new(m, name, uid, VM_RESERVED, o, bytes, error, &vm);
         if (r < 0)
                 return r;
-        vm->page_size = placement.page_size;
-        for (size_t i = 0; i < placement.n_parts; i++)
-                idset_add(&vm->nodes, placement.parts[i].node);
-        if ((r = charge_set(&vm->charge,
-                            &(Amounts){ .vms = 1, .bytes = bytes, .fds = VM_FDS + placement.n_parts },
-                            error)) < 0 ||
-            (r = memory_new(name, &placement, &vm->memory, error)) < 0 ||
-            (r = job_new(vm, uid, JOB_RESERVE, &j, error)) < 0)
+        if ((r = charge_memory(vm, placement.n_parts, error)) < 0 ||
+            (r = job_new(vm, uid, JOB_RESERVE, &j, error)) < 0 ||
+            (r = get_memory(vm, &placement, &no_pages, error)) < 0)
                 goto fail;
+        is_there = r > 0;
+        for (size_t i = 0; i < vm->memory->n_parts; i++)
+                idset_add(&vm->nodes, vm->memory->parts[i].node);
         decide(m, vm);
-
-        r = populate_start(m->event, vm->memory, nodes, (unsigned) m->config.threads, on_populated, vm,
-                           &populate);
-        if (r >= 0) {
-                job_set_work(j, &populate_job, populate);
-                r = job_watch(j, JOB_PHASE_POPULATE, bytes);
-        }
-        if (r < 0) {
-                r = sd_bus_error_setf(error, TDP_ERROR_FAILED,
-                                      "populating %s for VM \"%s\" cannot be started: %s; all is given back",
-                                      format_bytes(bytes), name, strerror(-r));
-                goto fail;
+        if (is_there) {
+                r = job_end_soon(j);
+                if (r < 0)
+                        goto fail;
         }
 
         bus_vm_added(vm);
         bus_job_added(j);
         log_message(MESSAGE_VM_RESERVED,
                     FIELDS(FIELD_VM(vm), FIELD_BYTES(bytes), FIELD_NUMBER("TDP_PAGE_SIZE", vm->page_size)),
-                    "VM %s of user %u: %s in pages of %s, populating", name, uid, format_bytes(bytes),
-                    format_bytes(vm->page_size));
+                    "VM %s of user %u: %s in pages of %s, %s", name, uid, format_bytes(bytes),
+                    format_bytes(vm->page_size), is_there ? "from a warm slab" : "populating");
+        if (is_there)
+                vm_event(vm, VM_EVENT_POPULATE_DONE);
         *ret = vm;
         return 0;
 

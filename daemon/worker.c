@@ -103,6 +103,13 @@ static void bind_to_cpus(const IdSet *cpus) {
         CPU_FREE(set);
 }
 
+static void become_idle(void) {
+        struct sched_param param = {};
+
+        if (sched_setscheduler(0, SCHED_IDLE, &param) < 0)
+                log_warning_errno(errno, "A background thread cannot be given SCHED_IDLE, going on without");
+}
+
 static void *thread_main(void *arg) {
         Thread *t = arg;
         Worker *w = t->worker;
@@ -114,6 +121,8 @@ static void *thread_main(void *arg) {
         sigaddset(&set, CANCEL_SIGNAL);
         pthread_sigmask(SIG_UNBLOCK, &set, NULL);
         bind_to_cpus(&lane->desc.cpus);
+        if (lane->desc.idle)
+                become_idle();
 
         while (!atomic_load(&w->stop)) {
                 size_t piece = atomic_fetch_add(&lane->next, 1);

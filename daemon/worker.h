@@ -19,6 +19,7 @@ typedef struct WorkerLane {
         IdSet cpus; /* empty: any */
         unsigned n_threads;
         size_t n_pieces;
+        bool idle; /* whatever else wants to run goes first */
 } WorkerLane;
 
 /* Runs in a thread.  0, or a negative errno that ends the whole worker. */

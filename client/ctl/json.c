@@ -11,7 +11,7 @@
 #include "cleanup.h"
 #include "json.h"
 
-#define FIELDS_MAX 6
+#define FIELDS_MAX 9
 
 /* D-Bus structures have no field names: these properties are lists of them. */
 static const struct {
@@ -21,6 +21,9 @@ static const struct {
         { "Reasons", { "reason", "text" } },
         { "Slots", { "gpa", "size", "flags" } },
         { "Pools", { "page_size", "total", "free", "reserved", "surplus", "leased" } },
+        { "Warm",
+          { "flavour", "bytes", "page_size", "node", "wanted", "ready", "filling", "held_back", "why" } },
+        { "WarmBytes", { "node", "page_size", "bytes" } },
 };
 
 char *json_key(const char *word) {

@@ -95,6 +95,8 @@ int verb_status(const struct args *args) {
                 json_object *o = json_from_value(manager);
 
                 if (o) {
+                        json_object_object_del(o, "warm"); /* "warm" has them */
+                        json_object_object_del(o, "warm_bytes");
                         json_add_uint(o, "vms", u.n_vms);
                         json_add_uint(o, "jobs", u.n_jobs);
                         json_add_uint(o, "nodes", u.n_nodes);

@@ -136,6 +136,14 @@ const struct verb verbs[] = {
                         .run = verb_explain,
         },
         {
+                        .name = "warm",
+                        .arguments = "",
+                        .help = "Memory that is kept zeroed for VMs to come",
+                        .pager = true,
+                        .failure = EXIT_USAGE,
+                        .run = verb_warm,
+        },
+        {
                         .name = "caps",
                         .arguments = "",
                         .help = "What this host's kernel can do",

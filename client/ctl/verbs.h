@@ -40,6 +40,7 @@ int verb_release(const struct args *args);
 int verb_doctor(const struct args *args);
 int verb_metrics(const struct args *args);
 int verb_top(const struct args *args);
+int verb_warm(const struct args *args);
 int verb_explain(const struct args *args);
 int verb_run(const struct args *args);
 

@@ -17,7 +17,8 @@ import subprocess
 import termios
 import time
 
-from contract import EXPLAIN_KEYS, JOB_KEYS, NODE_KEYS, POOL_KEYS, REASON_KEYS, STATUS_KEYS, VM_KEYS, VMS_KEYS
+from contract import EXPLAIN_KEYS, JOB_KEYS, NODE_KEYS, POOL_KEYS, REASON_KEYS, STATUS_KEYS, VM_KEYS, VMS_KEYS, \
+    WARM_KEYS
 from lab import FAKE_QEMU, FAKE_SYSTEMD, Lab, TDPCTL, TOP, main
 
 
@@ -172,6 +173,15 @@ class Contract(Lab):
     def setUp(self):
         super().setUp()
         self.start_fake()
+
+    def test_warm(self):
+        warm = self.json('warm')
+        self.assertEqual([set(w) for w in warm], [WARM_KEYS, WARM_KEYS])
+        self.assertEqual((warm[0]['ready'], warm[0]['wanted'], warm[0]['filling']), (1, 2, 1 << 30))
+        self.assertEqual((warm[0]['node'], warm[1]['node']), (0, -1))
+        text = self.tdpctl('warm').stdout
+        self.assertRegex(text, r'4G\*2 node=0 page=2M +1 of 2 +1G +pressure +tasks waited')
+        self.assertRegex(text, r'1G\*1 +1 of 1 +- +- +-')
 
     def test_status_caps_nodes(self):
         status = self.json('status')
