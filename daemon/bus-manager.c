@@ -272,8 +272,10 @@ static int method_release(sd_bus_message *message, void *userdata, sd_bus_error 
         r = sd_bus_message_read(message, "o", &path);
         if (r < 0)
                 return r;
-        vm = bus_vm_from_path(userdata, path);
-        if (!vm)
+        r = bus_vm_from_path(userdata, path, &vm);
+        if (r < 0)
+                return r;
+        if (r == 0)
                 return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_VM,
                                          "there is no VM at %.160s: ListVMs has those that there are", path);
         return bus_vm_release(vm, message, error);

@@ -96,14 +96,15 @@ static int find(sd_bus *bus, const char *path, const char *interface, void *user
         _cleanup_(node_table_freep) NodeTable *t = NULL;
         Manager *m = userdata;
         unsigned id;
-        int end = 0;
+        int end = 0, r;
 
         if (sscanf(path, NODE_PREFIX "/%u%n", &id, &end) != 1 || path[end] != '\0' || id >= NODE_ID_MAX)
                 return 0;
-        if (manager_load_nodes(m, &t, error) < 0 || !node_table_find(t, id)) {
-                sd_bus_error_free(error);
+        r = manager_load_nodes(m, &t, error);
+        if (r < 0)
+                return r;
+        if (!node_table_find(t, id))
                 return 0;
-        }
         *ret_found = &m->bus_nodes[id];
         return 1;
 }

@@ -8,6 +8,7 @@
 #include "auth.h"
 #include "bus-error.h"
 #include "bus-job.h"
+#include "memstream.h"
 #include "slots.h"
 #include "vm.h"
 
@@ -26,7 +27,7 @@ static int refuse_span(const VM *vm, Span asked, const SpanSet *there, const cha
                         there->spans[i].size);
         if (there->n > 16)
                 fputs(", ...", f);
-        if (fclose(f) != 0)
+        if (memstream_close(f, &list) < 0)
                 return -ENOMEM;
         return sd_bus_error_setf(error, TDP_ERROR_INVALID,
                                  "range 0x%" PRIx64 "+0x%" PRIx64

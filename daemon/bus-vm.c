@@ -169,18 +169,30 @@ static int get_reasons(sd_bus *bus, const char *path, const char *interface, con
         return sd_bus_message_close_container(reply);
 }
 
-VM *bus_vm_from_path(Manager *m, const char *path) {
+int bus_vm_from_path(Manager *m, const char *path, VM **ret) {
         _cleanup_free_ char *name = NULL;
+        VM *vm;
+        int r;
 
-        if (sd_bus_path_decode(path, VM_PREFIX, &name) <= 0)
-                return NULL;
-        return vm_find(m, name);
+        r = sd_bus_path_decode(path, VM_PREFIX, &name);
+        if (r <= 0)
+                return r;
+        vm = vm_find(m, name);
+        if (!vm)
+                return 0;
+        *ret = vm;
+        return 1;
 }
 
 static int find(sd_bus *bus, const char *path, const char *interface, void *userdata, void **ret_found,
                 sd_bus_error *error) {
-        *ret_found = bus_vm_from_path(userdata, path);
-        return *ret_found != NULL;
+        VM *vm;
+        int r;
+
+        r = bus_vm_from_path(userdata, path, &vm);
+        if (r > 0)
+                *ret_found = vm;
+        return r;
 }
 
 static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***ret_nodes,

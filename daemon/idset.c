@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "memstream.h"
+
 static int parse_id(const char **s, unsigned *ret) {
         unsigned v = 0;
         const char *p = *s;
@@ -80,7 +82,7 @@ int idset_format(const IdSet *set, char **ret) {
                         fprintf(f, "-%i", to);
         }
 
-        if (fclose(f) != 0)
+        if (memstream_close(f, &s) < 0)
                 return -ENOMEM;
         *ret = TAKE_PTR(s);
         return 0;

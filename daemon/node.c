@@ -7,6 +7,7 @@
 
 #include "format.h"
 #include "log.h"
+#include "memstream.h"
 #include "sysfs.h"
 
 uint64_t base_page_size(void) {
@@ -156,7 +157,7 @@ int node_table_format_page_sizes(const NodeTable *t, char **ret) {
                 return -ENOMEM;
         for (size_t i = 0; i < n; i++)
                 fprintf(f, "%s%s", i > 0 ? ", " : "", format_bytes(sizes[i]));
-        if (fclose(f) != 0)
+        if (memstream_close(f, &s) < 0)
                 return -ENOMEM;
         *ret = TAKE_PTR(s);
         return 0;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "bus-error.h"
+#include "memstream.h"
 
 typedef union Value {
         const char *s;
@@ -127,7 +128,7 @@ static int refuse_key(const char *key, OptionUse use, sd_bus_error *error) {
         for (size_t i = 0; i < ELEMENTSOF(table); i++)
                 if (table[i].use & use)
                         fprintf(f, "%s%s", n++ > 0 ? ", " : "", table[i].key);
-        if (fclose(f) != 0)
+        if (memstream_close(f, &known) < 0)
                 return -ENOMEM;
         return sd_bus_error_setf(error, TDP_ERROR_INVALID, "option \"%s\" is unknown here: there are %s",
                                  key, known);

@@ -7,6 +7,7 @@
 
 #include "bus-error.h"
 #include "format.h"
+#include "memstream.h"
 
 static const char *const numa_mode_table[_NUMA_MODE_MAX] = {
         [NUMA_STRICT] = "strict",
@@ -182,7 +183,7 @@ static int describe_nodes(const Candidate *c, size_t n, uint64_t page_size, char
                 fprintf(f, "%s%" PRIu64 " free, %" PRIu64 " reserved on node %u", i > 0 ? "; " : "", all,
                         all - MIN_OF(all, c[i].available / page_size), c[i].node->id);
         }
-        if (fclose(f) != 0)
+        if (memstream_close(f, &s) < 0)
                 return -ENOMEM;
         *ret = TAKE_PTR(s);
         return 0;

@@ -95,6 +95,8 @@ int pools_load(const char *sysfs_root, unsigned node, Pool **ret, size_t *ret_n)
                         continue;
 
                 r = pool_read(sysfs_root, node, kib, &p);
+                if (r == -ENOMEM)
+                        return r;
                 if (r < 0) {
                         log_warning_errno(r, "Pool %s of node %u cannot be read, ignoring it", de->d_name,
                                           node);

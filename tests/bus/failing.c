@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "failing.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static FailControl *control;
+
+static void make_control(void) {
+        char path[] = "/tmp/tdpd-fail-XXXXXX";
+        int fd = mkstemp(path);
+
+        assert_true(fd >= 0);
+        assert_int_equal(ftruncate(fd, sizeof(FailControl)), 0);
+        control = mmap(NULL, sizeof(FailControl), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        assert_true(control != MAP_FAILED);
+        close(fd);
+        assert_int_equal(setenv(FAIL_ENV, path, 1), 0);
+}
+
+Fixture *failing_start(const char *config, const char *arg) {
+        const char *asan = getenv("ASAN_OPTIONS");
+        char options[512];
+        Fixture *f;
+
+        make_control();
+        /* ASan wants to be the first one loaded, for nobody to take its place; ours only stands before it.
+         */
+        snprintf(options, sizeof(options), "%s:verify_asan_link_order=0", asan ? asan : "");
+        assert_int_equal(setenv("ASAN_OPTIONS", options, 1), 0);
+        assert_non_null(getenv("FAIL_PRELOAD"));
+        assert_int_equal(setenv("LD_PRELOAD", getenv("FAIL_PRELOAD"), 1), 0);
+        f = fixture_start(config, arg);
+        unsetenv("LD_PRELOAD");
+        unlink(getenv(FAIL_ENV));
+        unsetenv(FAIL_ENV);
+
+        assert_true(control->loaded);
+        return f;
+}
+
+void failing_arm(const char *call_name, int error, unsigned n, bool libraries) {
+        snprintf(control->call, sizeof(control->call), "%s", call_name);
+        control->error = error;
+        control->libraries = libraries;
+        control->countdown = n;
+        control->fired = false;
+        control->armed = true;
+}
+
+bool failing_disarm(void) {
+        control->armed = false;
+        return control->fired;
+}
+
+unsigned failing_count_fds(Fixture *f) {
+        char path[64];
+        unsigned n = 0;
+        DIR *d;
+
+        snprintf(path, sizeof(path), "/proc/%i/fd", (int) f->tdpd_pid);
+        d = opendir(path);
+        assert_non_null(d);
+        while (readdir(d))
+                n++;
+        closedir(d);
+        return n;
+}
+
+void failing_assert_fds(Fixture *f, unsigned expected, const char *what) {
+        uint64_t until = now_usec() + 2000000;
+        unsigned n;
+
+        while ((n = failing_count_fds(f)) != expected && now_usec() < until)
+                usleep(1000);
+        if (n != expected)
+                fail_msg("%s: tdpd has %u descriptors open instead of %u", what, n, expected);
+}
+
+bool failing_has_ended(Fixture *f, const char *what) {
+        uint64_t until = now_usec() + 5000000;
+        int status;
+
+        /* Whoever has left the bus is about to end. */
+        while (waitpid(f->tdpd_pid, &status, WNOHANG) != f->tdpd_pid) {
+                if (sd_bus_get_name_creds(f->bus, "org.tdpd1", 0, NULL) >= 0)
+                        return false;
+                if (now_usec() > until)
+                        fail_msg("%s: tdpd has left the bus and does not end", what);
+                usleep(1000);
+        }
+        f->tdpd_pid = 0;
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != EXIT_FAILURE)
+                fail_msg("%s: tdpd ended with wait status 0x%x", what, (unsigned) status);
+        return true;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Each system call that tdpd makes for a VM fails once, in each place: a named error or a success, and
+ * nothing left. */
+#include "failing.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "standin.h"
+
+#define N_MAX 200U
+
+typedef struct Failure {
+        const char *call;
+        int errors[4];
+} Failure;
+
+static const Failure reserve_failures[] = {
+        { "open", { EMFILE, ENFILE, EACCES, ENOENT } },
+        { "read", { EIO, EINTR } },
+        { "memfd_create", { EMFILE, ENFILE, ENOMEM, EINVAL } },
+        { "ftruncate", { EINVAL, ENOSPC } },
+        { "fcntl", { EBUSY, EPERM } },
+        { "mmap", { ENOMEM, ENODEV, EAGAIN } },
+        { "mbind", { EPERM, EINVAL } },
+        { "madvise", { EFAULT, ENOMEM, EHWPOISON, EINTR } },
+        { "eventfd", { EMFILE, ENOMEM } },
+        { "pthread_create", { EAGAIN } },
+        { "sendmsg", { ENOBUFS } },
+        { "write", { ENOSPC, EROFS, EIO } },
+        { "rename", { ENOSPC, EROFS } },
+        { "fsync", { EIO } },
+};
+
+static const Failure attach_failures[] = {
+        { "open", { EMFILE, EACCES } },
+        { "read", { EIO } },
+        { "pidfd_open", { EMFILE, ESRCH, EINVAL } },
+        { "pidfd_getfd", { EPERM, EBADF, EMFILE } },
+        { "readlinkat", { ENOENT, EACCES } },
+        { "fcntl", { EMFILE } },
+        { "eventfd", { EMFILE } },
+        { "pthread_create", { EAGAIN } },
+        { "prlimit", { EPERM } },
+        { "write", { ENOSPC, EIO } },
+        { "rename", { EROFS } },
+};
+
+/* Makes the VM "db" and waits until its job has ended; false: "error" says why there is none. */
+typedef bool (*make_t)(Fixture *f, void *userdata, sd_bus_error *error);
+
+static bool job_is_done(Fixture *f, sd_bus_message *m, sd_bus_error *error) {
+        const char *vm, *job;
+        const JobEnd *end;
+
+        if (!m)
+                return false;
+        assert_true(sd_bus_message_read(m, "oo", &vm, &job) > 0);
+        end = wait_job(f, job);
+        if (strcmp(end->result, "done") != 0)
+                sd_bus_error_setf(error, end->error, "%s", end->message);
+        sd_bus_message_unref(m);
+        return !sd_bus_error_is_set(error);
+}
+
+static bool make_reserved(Fixture *f, void *userdata, sd_bus_error *error) {
+        return job_is_done(f,
+                           manager_call(f, error, "Reserve", "sta{sv}", "db", 2 * HUGE_2M, 2, "page-size",
+                                        "t", HUGE_2M, "nodes", "s", "0"),
+                           error);
+}
+
+static bool make_attached(Fixture *f, void *userdata, sd_bus_error *error) {
+        return job_is_done(f,
+                           manager_call(f, error, "AttachPid", "sua{sv}", "db",
+                                        (uint32_t) * (pid_t *) userdata, 1, "decision", "s", "always"),
+                           error);
+}
+
+static void assert_named(const sd_bus_error *e, const char *what) {
+        if (strncmp(e->name, ERR(""), strlen(ERR(""))) != 0 || strlen(e->message) < 20 ||
+            strstr(e->message, "(null)"))
+                fail_msg("%s: this is no error to go by: %s: %s", what, e->name, e->message);
+}
+
+static void assert_gone(Fixture *f, const char *what) {
+        uint64_t until = now_usec() + 3000000;
+
+        while (count_vms(f) != 0)
+                if (now_usec() > until)
+                        fail_msg("%s: the VM is still there", what);
+}
+
+/* Returns how often it has failed. */
+static unsigned fail_each(Fixture *f, make_t make, void *userdata, const Failure *failure, int error_number,
+                          unsigned fds) {
+        unsigned n;
+
+        for (n = 1; n < N_MAX; n++) {
+                sd_bus_error error = SD_BUS_ERROR_NULL;
+                bool fired, made;
+                char what[96];
+
+                f->n_ends = 0;
+                snprintf(what, sizeof(what), "%s number %u: %s", failure->call, n, strerror(error_number));
+                failing_arm(failure->call, error_number, n, false);
+                made = make(f, userdata, &error);
+                fired = failing_disarm();
+
+                if (!made) {
+                        if (!fired)
+                                fail_msg("%s without a failure: %s: %s", failure->call, error.name,
+                                         error.message);
+                        assert_named(&error, what);
+                } else
+                        release(f, VM_PATH);
+                sd_bus_error_free(&error);
+                assert_gone(f, what);
+                failing_assert_fds(f, fds, what);
+                if (!fired)
+                        return n - 1;
+        }
+        fail_msg("%s: more than %u calls", failure->call, N_MAX);
+        return 0;
+}
+
+static void fail_all(Fixture *f, make_t make, void *userdata, const Failure *failures, size_t n_failures) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        unsigned n = 0, fds;
+
+        /* Some descriptors are opened once, like those of timers. */
+        if (!make(f, userdata, &error))
+                fail_msg("%s: %s", error.name, error.message);
+        release(f, VM_PATH);
+        assert_gone(f, "at first");
+        fds = failing_count_fds(f);
+
+        for (size_t i = 0; i < n_failures; i++)
+                for (size_t k = 0; k < 4 && failures[i].errors[k] != 0; k++)
+                        n += fail_each(f, make, userdata, &failures[i], failures[i].errors[k], fds);
+        print_message("%u calls failed\n", n);
+        assert_true(n > 0);
+}
+
+#define fail_table(f, make, userdata, table)                                                                \
+        fail_all(f, make, userdata, table, sizeof(table) / sizeof(table[0]))
+
+static void test_reserve(void **state) {
+        uint64_t free = pool_grow(8);
+        Fixture *f = failing_start(NULL, NULL);
+
+        fail_table(f, make_reserved, NULL, reserve_failures);
+        /* All pages are there, and all of them can be had. */
+        assert_pool_free(free);
+        for (unsigned i = 0; i < 2; i++) {
+                Reservation r = reserve(f, "all", free * HUGE_2M, HUGE_2M);
+
+                assert_string_equal(wait_job(f, r.job)->result, "done");
+                release(f, r.vm);
+        }
+        fixture_stop(f);
+}
+
+static void test_attach(void **state) {
+        pid_t pid = spawn_vmm(1, 0);
+        Fixture *f;
+
+        assert_int_equal(setenv("TDPD", getenv("TDPD_STANDIN"), 1), 0);
+        f = failing_start(NULL, "--device=standin:good");
+        fail_table(f, make_attached, &pid, attach_failures);
+        reap(pid, SIGKILL);
+        fixture_stop(f);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_teardown(test_reserve, fixture_teardown),
+                cmocka_unit_test_teardown(test_attach, fixture_teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
