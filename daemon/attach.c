@@ -8,6 +8,7 @@
 #include "discover.h"
 #include "format.h"
 #include "log-message.h"
+#include "process.h"
 #include "slots.h"
 #include "vm.h"
 
@@ -167,7 +168,7 @@ static int prepare(Manager *m, const VM *joined, int vm_fd, const VMOptions *o, 
         return 0;
 }
 
-static int watch(VM *vm, bool events) {
+int vm_watch(VM *vm, bool events) {
         int r;
 
         if (vm->handle >= 0 && events) {
@@ -241,11 +242,14 @@ int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_tak
         vm->handle = TAKE_FD(a.handle);
         vm->pidfd = TAKE_FD(pidfd);
         vm->pid = pid;
+        (void) process_get_start_time(pid, &vm->start_time);
         vm->auto_slots = a.auto_slots;
 
-        r = watch(vm, a.events);
+        r = vm_watch(vm, a.events);
         if (r >= 0)
                 r = start_job(vm, uid, o, &j, error);
+        if (r >= 0)
+                r = vm_keep(vm, vm->policy.build ? VM_BUILDING : VM_ATTACHED, error);
         if (r < 0)
                 goto fail;
 
@@ -273,6 +277,7 @@ fail:
                 vm_free(vm);
                 return r;
         }
+        job_free(vm->job);
         unwatch(vm);
         vm->policy = policy_before;
         return r;

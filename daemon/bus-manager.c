@@ -14,8 +14,10 @@
 #include "bus-vm.h"
 #include "bus-warm.h"
 #include "discover.h"
+#include "draining.h"
 #include "handle.h"
 #include "process.h"
+#include "quarantine.h"
 #include "refusal.h"
 #include "vm.h"
 
@@ -312,6 +314,20 @@ static int get_policy(sd_bus *bus, const char *path, const char *interface, cons
         return sd_bus_message_append(reply, "s", decision_to_string(m->config.decision));
 }
 
+static int get_draining(sd_bus *bus, const char *path, const char *interface, const char *property,
+                        sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        return draining_append(userdata, reply);
+}
+
+static int get_quarantine(sd_bus *bus, const char *path, const char *interface, const char *property,
+                          sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        return quarantine_append(userdata, reply);
+}
+
+void bus_manager_changed(Manager *m, const char *property) {
+        (void) sd_bus_emit_properties_changed(m->bus, "/org/tdpd1", "org.tdpd1.Manager", property, NULL);
+}
+
 static const sd_bus_vtable vtable[] = {
         SD_BUS_VTABLE_START(0),
         SD_BUS_METHOD_WITH_ARGS("Reserve", SD_BUS_ARGS("s", name, "t", bytes, "a{sv}", options),
@@ -345,6 +361,8 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("Warm", "a(sttiuutss)", bus_get_warm, 0, SD_BUS_VTABLE_PROPERTY_EMITS_INVALIDATION),
         SD_BUS_PROPERTY("WarmBytes", "a(utt)", bus_get_warm_bytes, 0,
                         SD_BUS_VTABLE_PROPERTY_EMITS_INVALIDATION),
+        SD_BUS_PROPERTY("Draining", "a(stau)", get_draining, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("Quarantine", "a(sss)", get_quarantine, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("Kernel", "a{sv}", bus_get_kernel, 0, 0),
         SD_BUS_SIGNAL_WITH_ARGS("VMAdded", SD_BUS_ARGS("s", name, "o", vm), 0),
         SD_BUS_SIGNAL_WITH_ARGS("VMRemoved", SD_BUS_ARGS("s", name, "o", vm), 0),

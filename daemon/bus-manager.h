@@ -4,3 +4,4 @@
 #include "manager.h"
 
 int bus_manager_register(Manager *m);
+void bus_manager_changed(Manager *m, const char *property);

@@ -28,7 +28,13 @@
         X(EVENTS_DROPPED, LOG_NOTICE, "462f9425379949438952e73d87c67c9c")                                   \
         X(NOT_HEALED, LOG_WARNING, "abd2176b1ea44efd8d852e748676678a")                                      \
         X(ADDED_NOT_PINNED, LOG_WARNING, "00b2ec5a6703418aa428da44c3d928da")                                \
-        X(ADDED_NOT_BUILT, LOG_WARNING, "8cde2134644c4009b3d27374aa12322c")
+        X(ADDED_NOT_BUILT, LOG_WARNING, "8cde2134644c4009b3d27374aa12322c")                                 \
+        X(STOPPING_WITH_VMS, LOG_WARNING, "3812e345e6d14141ae9ed1f02792b87e")                               \
+        X(TAKEN_OVER, LOG_INFO, "88d281c1fb534d4a982785316f929015")                                         \
+        X(VM_LOST, LOG_WARNING, "0dd80350e3e54c5fac9b9a8fa96fe1cf")                                         \
+        X(LEFT_ALONE, LOG_WARNING, "dc4ac7c0a4ce4ec3836b75a244a53e6b")                                      \
+        X(RECORD_NOT_WRITTEN, LOG_WARNING, "d8a28c522b6442688b18e6010d60a465")                              \
+        X(VM_DRAINS, LOG_NOTICE, "1679225eb01448fc814bebec437fe7b5")
 
 typedef enum LogMessage {
 #define LOG_MESSAGE_ENUM(name, level, id) MESSAGE_##name,

@@ -20,6 +20,7 @@ static void help(void) {
                "     --bus=ADDRESS      Serve on this bus instead of the system bus\n"
                "     --sysfs-root=DIR   Read NUMA nodes and pools below DIR instead of /sys\n"
                "     --proc-root=DIR    Read load and memory pressure below DIR instead of /proc\n"
+               "     --state-dir=DIR    Keep records of VMs in DIR instead of $RUNTIME_DIRECTORY\n"
                "     --device=PATH      Use PATH instead of " KVM_DEVICE_DEFAULT "\n"
                "     --check-config     Read the configuration, say what is wrong with it, and end\n"
                "     --dump-config[=man]\n"
@@ -39,6 +40,7 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                 ARG_SYSFS_ROOT,
                 ARG_PROC_ROOT,
                 ARG_DEVICE,
+                ARG_STATE_DIR,
                 ARG_DUMP_CONFIG,
         };
         static const struct option options[] = {
@@ -48,6 +50,7 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                 { "bus", required_argument, NULL, ARG_BUS },
                 { "sysfs-root", required_argument, NULL, ARG_SYSFS_ROOT },
                 { "proc-root", required_argument, NULL, ARG_PROC_ROOT },
+                { "state-dir", required_argument, NULL, ARG_STATE_DIR },
                 { "device", required_argument, NULL, ARG_DEVICE },
                 { "config-root", required_argument, NULL, ARG_CONFIG_ROOT },
                 { "check-config", no_argument, NULL, ARG_CHECK_CONFIG },
@@ -87,6 +90,9 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                         break;
                 case ARG_DEVICE:
                         o->device = optarg;
+                        break;
+                case ARG_STATE_DIR:
+                        o->state_dir = optarg;
                         break;
                 case ARG_DUMP_CONFIG:
                         if (!optarg)
@@ -139,7 +145,8 @@ static int block_signals(void) {
 int main(int argc, char *argv[]) {
         ManagerOptions options = { .sysfs_root = "/sys",
                                    .proc_root = "/proc",
-                                   .device = KVM_DEVICE_DEFAULT };
+                                   .device = KVM_DEVICE_DEFAULT,
+                                   .state_dir = getenv("RUNTIME_DIRECTORY") };
         _cleanup_(manager_freep) Manager *m = NULL;
         int r;
 

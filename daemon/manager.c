@@ -11,11 +11,14 @@
 #include "bus-manager.h"
 #include "bus-node.h"
 #include "bus-vm.h"
+#include "draining.h"
 #include "handle.h"
 #include "job.h"
 #include "log-message.h"
 #include "polkit.h"
 #include "process.h"
+#include "quarantine.h"
+#include "takeover.h"
 #include "vm.h"
 #include "warm.h"
 
@@ -33,6 +36,9 @@ Manager *manager_free(Manager *m) {
                 job_free(m->jobs);
         warm_free(m->warm);
         polkit_done(m);
+        draining_done(m);
+        quarantine_done(m);
+        keeper_done(m);
         sd_bus_flush_close_unref(m->bus);
         sd_event_unref(m->event);
         config_done(&m->config);
@@ -50,10 +56,16 @@ int manager_new(const ManagerOptions *options, Manager **ret) {
                 return log_oom();
         m->options = *options;
 
-        r = manager_load_config(m);
+        r = keeper_init(m, options->state_dir);
         if (r < 0)
                 return r;
-
+        r = manager_load_config(m);
+        if (r == -EBADMSG && fdstore_count(m->keeper.store) > 0)
+                /* Were we given up, the service manager would drop them. */
+                return log_error_errno(-EAGAIN,
+                                       "VMs of the tdpd before wait for a configuration that makes sense");
+        if (r < 0)
+                return r;
         r = sd_event_default(&m->event);
         if (r < 0)
                 return log_error_errno(r, "No event loop");
@@ -94,6 +106,10 @@ static int manager_connect(Manager *m) {
             (r = bus_log_control_register(m)) < 0)
                 return log_error_errno(r, "Registering the bus objects failed");
 
+        /* Whoever sees our name sees all VMs. */
+        r = takeover(m);
+        if (r < 0)
+                return r;
         r = sd_bus_request_name(m->bus, BUS_NAME, 0);
         if (r == -EEXIST)
                 return log_error_errno(r, "Bus name " BUS_NAME " is taken: another tdpd runs");
@@ -129,7 +145,8 @@ int manager_run(Manager *m) {
         r = sd_event_loop(m->event);
         log_message(MESSAGE_DAEMON_STOPPING, FIELDS(FIELD_NUMBER("TDP_VMS", HASH_COUNT(m->vms))),
                     "Stopping with %u VMs", HASH_COUNT(m->vms));
-        (void) sd_notify(false, "STOPPING=1\nSTATUS=Letting go of memory and mappings.");
+        (void) sd_notify(false, "STOPPING=1\nSTATUS=Ending.");
+        keeper_say_what_stays(m);
         if (r < 0)
                 return log_error_errno(r, "The event loop failed");
         return r;

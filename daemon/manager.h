@@ -8,6 +8,7 @@
 
 #include "account.h"
 #include "config.h"
+#include "keep.h"
 #include "node.h"
 #include "options.h"
 #include "placement.h"
@@ -22,6 +23,7 @@ typedef struct ManagerOptions {
         const char *sysfs_root;
         const char *proc_root;
         const char *device;
+        const char *state_dir; /* NULL: nothing is kept */
 } ManagerOptions;
 
 typedef struct Manager {
@@ -40,6 +42,10 @@ typedef struct Manager {
         Job *jobs;                 /* by id */
         uint32_t last_job_id;
         Warm *warm; /* slabs that are no VM's yet */
+
+        Keeper keeper;
+        struct Draining *draining;
+        struct Quarantine *quarantine;
 } Manager;
 
 int manager_new(const ManagerOptions *options, Manager **ret);

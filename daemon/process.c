@@ -30,6 +30,24 @@ bool process_is_alive(int pidfd) {
         return poll(&p, 1, 0) == 0;
 }
 
+int process_get_start_time(pid_t pid, uint64_t *ret) {
+        _cleanup_free_ char *stat = NULL;
+        const char *p;
+        int r;
+
+        r = sysfs_read(&stat, "/proc/%i/stat", (int) pid);
+        if (r < 0)
+                return r == -ENOENT ? -ESRCH : r;
+        /* The second field is the program's name, which may have spaces and parentheses; this is the 22nd.
+         */
+        p = strrchr(stat, ')');
+        for (unsigned field = 2; p && field < 22; field++)
+                p = strchr(p + 1, ' ');
+        if (!p || sscanf(p, " %" SCNu64, ret) != 1)
+                return -EBADMSG;
+        return 0;
+}
+
 static int status_field(pid_t pid, const char *key, char **ret) {
         _cleanup_free_ char *status = NULL;
         const char *p;

@@ -2,9 +2,14 @@
 #include <errno.h>
 
 #include "bus-vm.h"
+#include "draining.h"
+#include "format.h"
 #include "log-message.h"
+#include "process.h"
 #include "vm.h"
 #include "warm.h"
+
+#define GRACE_USEC (UINT64_C(300) * 1000)
 
 /* Closing the last descriptor frees every page, and closing the handle unpins every page: seconds for a
  * large VM of small pages. */
@@ -21,6 +26,7 @@ static int reap_step(Worker *w, size_t lane, size_t piece, void *userdata) {
 static void vm_gone(VM *vm) {
         Manager *m = vm->manager;
 
+        vm_forget(vm);
         for (size_t i = 0; i < vm->n_waiting; i++)
                 (void) sd_bus_reply_method_return(vm->waiting[i], NULL);
         if (vm->job)
@@ -32,24 +38,69 @@ static void vm_gone(VM *vm) {
         warm_kick(m->warm); /* there is room again */
 }
 
-static void on_reaped(Worker *w, int result, void *userdata) {
+/* Ours is gone, and others still have its memory. */
+static void vm_drains(VM *vm) {
+        log_message(MESSAGE_VM_DRAINS, FIELDS(FIELD_VM(vm), FIELD_BYTES(drain_bytes(vm->drain))),
+                    "VM %s: others have %s of its memory still, which is not free before they let go",
+                    vm->name, format_bytes(drain_bytes(vm->drain)));
+        if (draining_add(vm) < 0)
+                (void) log_oom();
+        vm_gone(vm);
+}
+
+static void on_drained(Drain *d, void *userdata) {
         vm_gone(userdata);
 }
 
-void vm_release_continue(VM *vm) {
+static int on_grace(sd_event_source *s, uint64_t usec, void *userdata) {
+        vm_drains(userdata);
+        return 0;
+}
+
+static void on_reaped(Worker *w, int result, void *userdata) {
+        VM *vm = userdata;
+
+        if (!vm->drain || drain_is_over(vm->drain))
+                vm_gone(vm);
+        else if (vm->pidfd >= 0 && process_is_alive(vm->pidfd))
+                vm_drains(vm); /* to whom the memory belongs now */
+        /* Others let go a little later than we hear of their end. */
+        else if (drain_watch(vm->drain, vm->manager->event, on_drained, vm) < 0 ||
+                 sd_event_add_time_relative(vm->manager->event, &vm->grace, CLOCK_MONOTONIC, GRACE_USEC, 0,
+                                            on_grace, vm) < 0)
+                vm_drains(vm);
+}
+
+static void start_reaper(VM *vm) {
         WorkerLane lane = { .n_threads = 1 };
+        int r;
 
-        if (vm->reaper || (vm->healer && healer_is_stopping(vm->healer)))
-                return;
-
+        r = vm->memory ? drain_new(vm->memory, &vm->drain) : 0;
+        if (r < 0)
+                log_warning_errno(r, "VM %s: it will not be seen if others keep its memory", vm->name);
         /* The pins go before the pages that they hold. */
-        vm->handle_source = sd_event_source_disable_unref(vm->handle_source);
         vm->reap_handle = TAKE_FD(vm->handle);
         lane.n_pieces = 1 + (vm->memory ? vm->memory->n_parts : 0);
         if (worker_start(vm->manager->event, &lane, 1, reap_step, on_reaped, vm, &vm->reaper) < 0) {
                 log_warning("VM %s: no thread for the release, so the loop waits for it", vm->name);
                 vm_gone(vm);
         }
+}
+
+static void on_taken_back(void *userdata) {
+        VM *vm = userdata;
+
+        vm->barrier = fdbarrier_free(vm->barrier);
+        start_reaper(vm);
+}
+
+void vm_release_continue(VM *vm) {
+        if (vm->leaving || (vm->healer && healer_is_stopping(vm->healer)))
+                return;
+        vm->leaving = true;
+        vm->handle_source = sd_event_source_disable_unref(vm->handle_source);
+        if (vm_unkeep(vm, on_taken_back, vm, &vm->barrier) == 0)
+                start_reaper(vm);
 }
 
 static int wait_for_release(VM *vm, sd_bus_message *message) {

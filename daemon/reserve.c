@@ -86,9 +86,34 @@ static void on_tail_cut(Worker *w, int result, void *userdata) {
                 end(vm, result, 0, NULL);
 }
 
+static int start_cut(VM *vm) {
+        Cut *cut;
+        int r;
+
+        r = cut_start(vm->manager->event, vm->memory, vm->bytes, on_tail_cut, vm, &cut);
+        if (r < 0)
+                return r;
+        job_set_work(vm->job, &cut_job, cut);
+        return job_watch(vm->job, JOB_PHASE_POPULATE, vm->bytes);
+}
+
+int vm_go_on_populating(VM *vm, sd_bus_error *error) {
+        Job *j;
+        int r;
+
+        r = job_new(vm, vm->uid, JOB_RESERVE, &j, error);
+        if (r < 0)
+                return r;
+        /* A part of a slab, which was not given to anybody yet. */
+        if (vm->memory->n_parts == 1 && vm->memory->parts[0].bytes > vm->bytes)
+                return start_cut(vm);
+        if (vm->memory->n_parts == 1)
+                (void) memory_part_seal(&vm->memory->parts[0]); /* EPERM if it is */
+        return start_populate(vm, error);
+}
+
 /* > 0: the VM has its memory, and there is nothing left to do.  0: its job sees to it. */
 static int take_slab(VM *vm, Slab *slab, sd_bus_error *error) {
-        Cut *cut;
         int r;
 
         vm->memory = TAKE_PTR(slab->memory);
@@ -99,11 +124,7 @@ static int take_slab(VM *vm, Slab *slab, sd_bus_error *error) {
                 return r < 0 ? r : 1;
         }
 
-        r = cut_start(vm->manager->event, vm->memory, vm->bytes, on_tail_cut, vm, &cut);
-        if (r < 0)
-                return r;
-        job_set_work(vm->job, &cut_job, cut);
-        return job_watch(vm->job, JOB_PHASE_POPULATE, vm->bytes);
+        return start_cut(vm);
 }
 
 /* Slabs of small pages that are to go before the VM's own memory is allocated. */
@@ -250,6 +271,9 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
         for (size_t i = 0; i < vm->memory->n_parts; i++)
                 idset_add(&vm->nodes, vm->memory->parts[i].node);
         decide(m, vm);
+        r = vm_keep(vm, is_there ? VM_POPULATED : VM_RESERVED, error);
+        if (r < 0)
+                goto fail;
         if (is_there) {
                 r = job_end_soon(j);
                 if (r < 0)
@@ -268,6 +292,7 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
         return 0;
 
 fail:
+        vm_forget(vm);
         vm_free(vm);
         return r;
 }

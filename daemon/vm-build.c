@@ -77,6 +77,7 @@ static void on_built(Worker *w, int result, void *userdata) {
                 take_note(vm, j->work);
         tell_state(vm, j);
         job_end(j);
+        vm_keep_later(vm);
         if (vm->healer)
                 healer_resume(vm->healer);
 }

@@ -84,6 +84,8 @@ void vm_slots_update(VM *vm, const SpanSet *added) {
         if (vm->healer)
                 healer_set_logging(vm->healer, &slots.logging);
 
+        vm_keep_later(vm);
+
         /* Without AUTO nothing is pinned before the next build, and that is when it is charged. */
         if (!vm->auto_slots)
                 return;

@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "log.h"
 #include "name.h"
+#include "quarantine.h"
 #include "slots.h"
 
 #define STATS_SHARE 20U
@@ -24,11 +25,18 @@ int vm_check_plain(const char *name, sd_bus_error *error) {
 }
 
 int vm_check_name(Manager *m, const char *name, sd_bus_error *error) {
+        const Quarantine *q;
         int r;
 
         r = vm_check_plain(name, error);
         if (r < 0)
                 return r;
+        q = quarantine_find(m, name);
+        if (q)
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_NAME_TAKEN,
+                                "there may be a VM \"%s\" already: %s is left alone, as %s; choose another name",
+                                name, quarantine_what(q), quarantine_text(q));
         if (vm_find(m, name))
                 return sd_bus_error_setf(error, TDP_ERROR_NAME_TAKEN,
                                          "there is a VM \"%s\" already: release it, or choose another name",
@@ -76,6 +84,9 @@ VM *vm_free(VM *vm) {
         job_free(vm->job);
         healer_free(vm->healer);
         worker_free(vm->reaper);
+        fdbarrier_free(vm->barrier);
+        drain_free(vm->drain);
+        sd_event_source_disable_unref(vm->grace);
         vm_events_done(vm);
         sd_event_source_disable_unref(vm->handle_source);
         sd_event_source_disable_unref(vm->pidfd_source);
@@ -129,6 +140,11 @@ void vm_event(VM *vm, VMEvent e) {
                 vm->was_built = vm->state != VM_ATTACHED;
         vm->state = next;
         bus_vm_changed(vm, "State");
+        /* What a client is told next is true for the daemon that comes next as well.  Holes come and go. */
+        if (e == VM_EVENT_HOLE || e == VM_EVENT_HEALED)
+                vm_keep_later(vm);
+        else
+                vm_keep_now(vm);
 }
 
 void vm_set_stats(VM *vm, const struct kvm_gtdp_stats *stats, uint64_t cost_usec) {

@@ -5,12 +5,15 @@
 #include <uthash.h>
 
 #include "account.h"
+#include "drain.h"
 #include "handle.h"
 #include "job.h"
+#include "keep.h"
 #include "manager.h"
 #include "memory.h"
 #include "options.h"
 #include "policy.h"
+#include "record.h"
 #include "span.h"
 #include "vm-events.h"
 #include "vm-heal.h"
@@ -35,7 +38,11 @@ struct VM {
         IdSet nodes;
         Memory *memory; /* NULL for VMs that bring their own */
 
+        Kept kept;                                              /* over a restart of ours */
+        char reason_words[POLICY_REASONS_MAX][RECORD_WORD_MAX]; /* of a decision that comes from a record */
+
         pid_t pid; /* of the VMM, or 0 */
+        uint64_t start_time;
         int pidfd;
         sd_event_source *pidfd_source;
         int handle; /* or -1 */
@@ -56,7 +63,10 @@ struct VM {
         Events events;
 
         /* Whoever asked for the release is answered once pages and pins are back. */
-        bool releasing;
+        bool releasing, leaving;
+        FdBarrier *barrier;
+        Drain *drain;
+        sd_event_source *grace;
         Worker *reaper;
         int reap_handle;
         sd_bus_message **waiting;
@@ -98,9 +108,14 @@ bool vm_stats_are_whole(const struct kvm_gtdp_stats *stats);
 int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VMOptions *o, VM **ret,
                sd_bus_error *error);
 
+/* For a VM that was being populated by the daemon before: a job that is not told of yet. */
+int vm_go_on_populating(VM *vm, sd_bus_error *error);
+
 /* attach.c: takes vm_fd and pidfd, whatever comes of it. */
 int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd, pid_t pid, int pidfd,
               const VMOptions *o, VM **ret, sd_bus_error *error);
+/* Has the end of its VMM told, and what happens on the handle if the kernel has events. */
+int vm_watch(VM *vm, bool events);
 /* vm-build.c: makes a job that builds, heals, splits or collapses, within a span or ("within" NULL) all
  * slots. State and bus are the caller's to tell. */
 int vm_start_build(VM *vm, uid_t uid, JobType type, uint32_t max_level, const SpanSet *within, Job **ret,

@@ -19,6 +19,8 @@ static const struct {
         const char *fields[FIELDS_MAX];
 } shapes[] = {
         { "Reasons", { "reason", "text" } },
+        { "Draining", { "name", "bytes", "pids" } },
+        { "Quarantine", { "what", "reason", "text" } },
         { "Slots", { "gpa", "size", "flags" } },
         { "Pools", { "page_size", "total", "free", "reserved", "surplus", "leased" } },
         { "Warm",

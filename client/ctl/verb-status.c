@@ -74,6 +74,24 @@ static void print_kernel(const char *label, const struct tdp_value *kernel) {
                 printf("%s %s\n", label, error);
 }
 
+/* What a healthy host has none of: memory that others still hold, and what tdpd could not make out. */
+static void print_leftovers(const struct tdp_value *manager) {
+        const struct tdp_value *v, *name, *what;
+        char buf[SIZE_TEXT_MAX];
+
+        tdp_value_foreach (tdp_value_find(manager, "Draining"), v) {
+                name = tdp_value_get_first(v);
+                printf("drains: %s of %s, which others still hold\n",
+                       size_format(tdp_value_get_uint(tdp_value_get_next(name)), buf),
+                       tdp_value_get_string(name) ?: "?");
+        }
+        tdp_value_foreach (tdp_value_find(manager, "Quarantine"), v) {
+                what = tdp_value_get_first(v);
+                printf("  left: %s, as %s\n", tdp_value_get_string(what) ?: "?",
+                       tdp_value_get_string(tdp_value_get_next(tdp_value_get_next(what))) ?: "?");
+        }
+}
+
 int verb_status(const struct args *args) {
         _cleanup_(tdp_unrefp) struct tdp_ctx *ctx = NULL;
         _cleanup_(tdp_value_freep) struct tdp_value *manager = NULL;
@@ -113,6 +131,7 @@ int verb_status(const struct args *args) {
         printf(u.n_vms > 0 ? ", with %s of memory\n" : "\n", size_format(u.bytes, buf));
         printf(" nodes: %llu\n", (unsigned long long) u.n_nodes);
         printf("  jobs: %llu\n", (unsigned long long) u.n_jobs);
+        print_leftovers(manager);
         return EXIT_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -8,11 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "store.h"
 
 #define START_USEC UINT64_C(10000000)
 #define JOB_USEC   UINT64_C(30000000)
@@ -55,11 +59,16 @@ static void write_file(const char *dir, const char *name, const char *format, ..
         assert_int_equal(fclose(f), 0);
 }
 
-static pid_t spawn(char *const argv[]) {
-        pid_t parent = getpid(), pid = fork();
+static pid_t spawn(char *const argv[], bool kept) {
+        pid_t parent = getpid(), pid;
 
+        store_before_fork();
+        pid = fork();
+        store_after_fork();
         assert_true(pid >= 0);
         if (pid == 0) {
+                if (kept)
+                        store_in_child();
                 /* A test that dies leaves no daemon behind. */
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
                 if (getppid() != parent)
@@ -116,7 +125,7 @@ static void wait_for_name(Fixture *f) {
                         fail_msg("tdpd ended while it started");
                 }
                 assert_true(now_usec() < until);
-                usleep(10000);
+                usleep(2000);
         }
 }
 
@@ -133,12 +142,37 @@ static const char *own_group_config(void) {
         return text;
 }
 
+static void spawn_tdpd(Fixture *f) {
+        char bus[128], config[128], state[128], *argv[6] = { getenv("TDPD"), bus, config };
+        size_t n = 3;
+
+        snprintf(bus, sizeof(bus), "--bus=%s", f->address);
+        snprintf(config, sizeof(config), "--config=%s/tdpd.conf", f->dir);
+        snprintf(state, sizeof(state), "--state-dir=%s/state", f->dir);
+        if (store_is_on())
+                argv[n++] = state;
+        if (f->arg[0] != '\0')
+                argv[n++] = f->arg;
+        f->tdpd_pid = spawn(argv, true);
+}
+
+void fixture_restart(Fixture *f) {
+        uint64_t until = now_usec() + START_USEC;
+
+        /* The bus may still think of the one before. */
+        while (sd_bus_get_name_creds(f->bus, "org.tdpd1", 0, NULL) >= 0) {
+                assert_true(now_usec() < until);
+                usleep(1000);
+        }
+        spawn_tdpd(f);
+        wait_for_name(f);
+}
+
 Fixture *fixture_start(const char *config, const char *arg) {
-        char bus_arg[128], config_arg[128], file[128];
-        const char *tdpd = getenv("TDPD");
+        char file[128];
         Fixture *f;
 
-        if (!tdpd)
+        if (!getenv("TDPD"))
                 fail_msg("TDPD is not set: run this with meson test");
 
         f = current = calloc(1, sizeof(*f));
@@ -151,15 +185,14 @@ Fixture *fixture_start(const char *config, const char *arg) {
         write_file(f->dir, "tdpd.conf", "%s%s", config ? config : "", own_group_config());
 
         snprintf(file, sizeof(file), "--config-file=%s/bus.conf", f->dir);
-        f->bus_pid = spawn((char *[]){ (char *) "dbus-daemon", file, (char *) "--nofork", NULL });
+        f->bus_pid = spawn((char *[]){ (char *) "dbus-daemon", file, (char *) "--nofork", NULL }, false);
         for (uint64_t until = now_usec() + START_USEC; !(f->bus = fixture_connect(f->address));) {
                 assert_true(now_usec() < until);
                 usleep(10000);
         }
 
-        snprintf(bus_arg, sizeof(bus_arg), "--bus=%s", f->address);
-        snprintf(config_arg, sizeof(config_arg), "--config=%s/tdpd.conf", f->dir);
-        f->tdpd_pid = spawn((char *[]){ (char *) tdpd, bus_arg, config_arg, (char *) arg, NULL });
+        snprintf(f->arg, sizeof(f->arg), "%s", arg ?: "");
+        spawn_tdpd(f);
 
         assert_true(sd_bus_match_signal(f->bus, NULL, NULL, MANAGER, "org.tdpd1.Manager", "JobRemoved",
                                         on_job_removed, f) >= 0);
@@ -176,6 +209,30 @@ void fixture_kill_tdpd(Fixture *f, int sig) {
         f->tdpd_pid = 0;
 }
 
+void remove_dir(const char *dir) {
+        struct dirent *de;
+        char path[400];
+        DIR *d;
+
+        d = opendir(dir);
+        while (d && (de = readdir(d))) {
+                snprintf(path, sizeof(path), "%s/%s", dir, de->d_name);
+                if (unlink(path) < 0)
+                        (void) rmdir(path);
+        }
+        if (d)
+                closedir(d);
+        (void) rmdir(dir);
+}
+
+static void fixture_remove_state(Fixture *f) {
+        char state[96];
+
+        snprintf(state, sizeof(state), "%s/state", f->dir);
+        (void) umount2(state, MNT_DETACH);
+        remove_dir(state);
+}
+
 static void fixture_free(Fixture *f) {
         static const char *const files[] = { "bus", "bus.conf", "tdpd.conf" };
 
@@ -188,6 +245,7 @@ static void fixture_free(Fixture *f) {
                 snprintf(path, sizeof(path), "%s/%s", f->dir, files[i]);
                 unlink(path);
         }
+        fixture_remove_state(f);
         rmdir(f->dir);
         free(f);
 }
@@ -211,6 +269,7 @@ int fixture_teardown(void **state) {
                 fixture_kill_tdpd(current, SIGKILL);
                 fixture_free(current);
         }
+        store_end();
         machine_restore();
         return 0;
 }

@@ -30,6 +30,7 @@ typedef struct Fixture {
         char address[96];
         pid_t bus_pid;
         pid_t tdpd_pid;
+        char arg[160];
         sd_bus *bus;
         JobEnd ends[64];
         size_t n_ends;
@@ -43,6 +44,10 @@ void fixture_stop(Fixture *f);
 /* For every test: clears away what a failed one has left. */
 int fixture_teardown(void **state);
 void fixture_kill_tdpd(Fixture *f, int sig);
+/* Another one, after the one before has ended. */
+void fixture_restart(Fixture *f);
+/* With the files in it, and empty folders. */
+void remove_dir(const char *dir);
 sd_bus *fixture_connect(const char *address);
 
 /* Calls on the given connection and path of tdpd; the reply, or NULL with "error" set. */

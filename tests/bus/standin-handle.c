@@ -8,6 +8,9 @@
  * "events" as the kernel writes them; each call is logged in "calls"; while there is a "gone", holes cannot
  * be healed, while there is a "block", calls other than builds do not return; "more" is a slot more,
  * "logging" dirty logging of the last slot, "auto-error" a slot that could not be built when it was added.
+ *
+ * Scenario "kept:DIRECTORY" is for more than one VM, and outlives the daemon: each handle is a FIFO in
+ * there, and what was built a file beside it.  Builds do not end while there is a "slow".
  */
 #include "handle.h"
 
@@ -17,6 +20,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #define SLOTS_BYTES (MIB(512) + MIB(256))
 
@@ -34,11 +38,15 @@ static bool scenario_is(const char *s) {
         return streq(scenario, s);
 }
 
-/* Of scenario "dir:". */
+static bool is_kept(void) {
+        return strncmp(scenario, "kept:", 5) == 0;
+}
+
+/* Of scenarios "dir:" and "kept:". */
 static bool file_path(char path[static 192], const char *name) {
-        if (strncmp(scenario, "dir:", 4) != 0)
+        if (strncmp(scenario, "dir:", 4) != 0 && !is_kept())
                 return false;
-        snprintf(path, 192, "%s/%s", scenario + 4, name);
+        snprintf(path, 192, "%s/%s", strchr(scenario, ':') + 1, name);
         return true;
 }
 
@@ -92,6 +100,56 @@ int handle_features(uint64_t features, const char ***ret) {
         return 0;
 }
 
+static FILE *open_built(int handle, const char *mode) {
+        char path[192], name[40];
+        struct stat st;
+
+        if (fstat(handle, &st) < 0)
+                abort();
+        snprintf(name, sizeof(name), "built-%llu", (unsigned long long) st.st_ino);
+        (void) file_path(path, name);
+        return fopen(path, mode);
+}
+
+static uint64_t get_built(int handle) {
+        uint64_t sum = 0, v;
+        FILE *f;
+
+        if (!is_kept())
+                return built;
+        f = open_built(handle, "re");
+        while (f && fread(&v, sizeof(v), 1, f) == 1)
+                sum += v;
+        if (f)
+                fclose(f);
+        return MIN_OF(sum, SLOTS_BYTES); /* built again is built once */
+}
+
+static void add_built(int handle, uint64_t by) {
+        FILE *f;
+
+        if (!is_kept()) {
+                built += by;
+                return;
+        }
+        f = open_built(handle, "ae");
+        if (!f || fwrite(&by, sizeof(by), 1, f) != 1 || fclose(f) != 0)
+                abort();
+}
+
+static int attach_kept(void) {
+        static unsigned n;
+        char path[192], name[40];
+        int fd;
+
+        snprintf(name, sizeof(name), "handle-%i-%u", (int) getpid(), n++);
+        (void) file_path(path, name);
+        if (mkfifo(path, 0600) < 0)
+                return -errno;
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        return fd < 0 ? -errno : fd;
+}
+
 static void *vm_goes(void *arg) {
         usleep(300000);
         close(hold);
@@ -108,6 +166,8 @@ int handle_attach(const char *device, int vm_fd, bool auto_slots) {
         if (scenario_is("confidential"))
                 return -EOPNOTSUPP;
         built = holes = 0;
+        if (is_kept())
+                return attach_kept();
         if (file_path(path, "events")) {
                 int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
@@ -145,12 +205,13 @@ int handle_get_slots(int handle, struct kvm_gtdp_slot **ret, size_t *ret_n) {
 
 int handle_get_stats(int handle, struct kvm_gtdp_stats *ret) {
         bool hole = strncmp(scenario, "hole:", 5) == 0 && access(scenario + 5, F_OK) == 0;
+        uint64_t all = get_built(handle);
 
         *ret = (struct kvm_gtdp_stats){
-                .built_bytes = built,
-                .mapped_bytes = built - (hole ? 4096 : holes),
+                .built_bytes = all,
+                .mapped_bytes = all - (hole ? 4096 : holes),
                 .hole_bytes = hole ? 4096 : holes,
-                .pinned_bytes = built,
+                .pinned_bytes = all,
                 .build_ns = 5000,
                 .kept_bytes = 12288,
                 .split_leaves = 5,
@@ -167,8 +228,8 @@ int handle_get_stats(int handle, struct kvm_gtdp_stats *ret) {
         return 0;
 }
 
-static int advance(uint64_t *gpa, uint64_t *size, uint64_t by) {
-        built += by;
+static int advance(int handle, uint64_t *gpa, uint64_t *size, uint64_t by) {
+        add_built(handle, by);
         *gpa += by;
         *size -= by;
         return 0;
@@ -203,18 +264,19 @@ int handle_range(int handle, HandleOp op, uint64_t *gpa, uint64_t *size, uint32_
                 *size = 0;
                 return 0;
         }
-        if (scenario_is("never-ends") || (scenario_is("second-never-ends") && built >= SLOTS_BYTES)) {
+        if (scenario_is("never-ends") || (is_kept() && file_exists("slow")) ||
+            (scenario_is("second-never-ends") && built >= SLOTS_BYTES)) {
                 (void) poll(NULL, 0, 10000);
                 return -EINTR;
         }
         if (scenario_is("always-again"))
                 return -EAGAIN;
         if (scenario_is("again") && half >= 4096) { /* in small steps, as errors and as signals */
-                advance(gpa, size, half);
+                advance(handle, gpa, size, half);
                 return half % MIB(2) ? -EAGAIN : -EINTR;
         }
         if (scenario_is("fault") && *gpa >= MIB(256)) {
-                advance(gpa, size, 4096);
+                advance(handle, gpa, size, 4096);
                 return -EFAULT;
         }
         if (scenario_is("few-levels") && *gpa >= GIB(4))
@@ -224,7 +286,7 @@ int handle_range(int handle, HandleOp op, uint64_t *gpa, uint64_t *size, uint32_
         if (scenario_is("slot-vanishes") && *gpa >= GIB(4))
                 return -ENOENT;
         usleep(1000);
-        return advance(gpa, size, *size);
+        return advance(handle, gpa, size, *size);
 }
 
 ssize_t handle_read_events(int handle, struct kvm_gtdp_event *ret, size_t n) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "standin.h"
+#include "store.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -123,6 +124,21 @@ Fixture *standin_start_dir(const char *config) {
         return standin_start_with(scenario, config);
 }
 
+Fixture *standin_start_kept(const char *config) {
+        char scenario[96];
+
+        require_root();
+        snprintf(dir, sizeof(dir), "/tmp/tdpd-standin-XXXXXX");
+        assert_non_null(mkdtemp(dir));
+        snprintf(scenario, sizeof(scenario), "kept:%s", dir);
+        store_begin();
+        return standin_start_with(scenario, config);
+}
+
+const char *standin_dir(void) {
+        return dir;
+}
+
 const char *standin_calls(void) {
         static char text[16384];
         size_t n = 0;
@@ -155,17 +171,13 @@ void standin_event(const struct kvm_gtdp_event *event) {
 }
 
 int standin_teardown(void **state) {
-        static const char *const names[] = { "events", "calls",   "gone",      "block",
-                                             "more",   "logging", "auto-error" };
         int r = fixture_teardown(state);
 
         if (events_fd >= 0)
                 close(events_fd);
         events_fd = -1;
-        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && dir[0]; i++)
-                unlink(dir_path(names[i]));
         if (dir[0])
-                rmdir(dir);
+                remove_dir(dir);
         dir[0] = '\0';
         return r;
 }

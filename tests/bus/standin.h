@@ -16,6 +16,10 @@ Fixture *standin_start(const char *scenario);
 /* A stand-in that is told more while it runs, see standin-handle.c.  Its tests end with standin_teardown().
  */
 Fixture *standin_start_dir(const char *config);
+/* One that outlives tdpd, for more than one VM, and with a store.  Its tests end with standin_teardown()
+ * too. */
+Fixture *standin_start_kept(const char *config);
+const char *standin_dir(void);
 /* The calls since the last time, a line for each: "heal 0x1000+0x1000 MAX-LEVEL". */
 const char *standin_calls(void);
 void standin_set(const char *name, bool on);

@@ -299,6 +299,11 @@ static int p_manager(sd_bus *b, const char *path, const char *interface, const c
                      sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         if (strcmp(property, "Features") == 0)
                 return sd_bus_message_append(reply, "as", 1, "attach-pid");
+        if (strcmp(property, "Draining") == 0)
+                return sd_bus_message_append(reply, "a(stau)", 1, "old", UINT64_C(2) << 30, 1, UINT32_C(77));
+        if (strcmp(property, "Quarantine") == 0)
+                return sd_bus_message_append(reply, "a(sss)", 1, "/run/tdpd/x.vm", "newer",
+                                             "it is of version 2");
         if (strcmp(property, "Kernel") == 0)
                 return sd_bus_message_append(reply, "a{sv}", 6, "device", "b", 1, "mode", "s", "npt",
                                              "abi-version", "u", UINT32_C(1), "root-level", "u", UINT32_C(4),
@@ -322,6 +327,8 @@ static const sd_bus_vtable manager_vtable[] = {
         SD_BUS_PROPERTY("Policy", "s", p_manager, 0, 0),
         SD_BUS_PROPERTY("Kernel", "a{sv}", p_manager, 0, 0),
         SD_BUS_PROPERTY("Warm", "a(sttiuutss)", p_manager, 0, 0),
+        SD_BUS_PROPERTY("Draining", "a(stau)", p_manager, 0, 0),
+        SD_BUS_PROPERTY("Quarantine", "a(sss)", p_manager, 0, 0),
         METHOD("Reserve", "sta{sv}", "oo", m_reserve),
         METHOD("AttachPid", "sua{sv}", "oo", m_attach_pid),
         METHOD("Explain", "a{sv}", "sa(ss)a{sv}", m_explain),

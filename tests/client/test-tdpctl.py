@@ -186,6 +186,12 @@ class Contract(Lab):
     def test_status_caps_nodes(self):
         status = self.json('status')
         self.assertEqual(set(status), STATUS_KEYS)
+        self.assertEqual(status['draining'], [{'name': 'old', 'bytes': 2 << 30, 'pids': [77]}])
+        self.assertEqual(status['quarantine'],
+                         [{'what': '/run/tdpd/x.vm', 'reason': 'newer', 'text': 'it is of version 2'}])
+        text = self.tdpctl('status').stdout
+        self.assertIn('drains: 2G of old', text)
+        self.assertIn('left: /run/tdpd/x.vm, as it is of version 2', text)
         self.assertEqual(status['kernel'], self.json('caps'))
         self.assertEqual(status['kernel']['abi_version'], 1)
         nodes = self.json('nodes')
