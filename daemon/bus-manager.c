@@ -22,8 +22,8 @@
 #include "vm.h"
 
 static const char *const features[] = {
-        "reserve",  "attach-fd", "attach-pid", "build", "heal", "split",
-        "collapse", "explain",   "hugetlb",    "memfd", "warm", NULL,
+        "reserve", "attach-fd", "attach-pid", "build", "heal",  "split", "collapse",
+        "explain", "hugetlb",   "memfd",      "warm",  "pools", NULL,
 };
 
 static int method_reserve(sd_bus_message *message, void *userdata, sd_bus_error *error) {
@@ -328,6 +328,11 @@ void bus_manager_changed(Manager *m, const char *property) {
         (void) sd_bus_emit_properties_changed(m->bus, "/org/tdpd1", "org.tdpd1.Manager", property, NULL);
 }
 
+static int get_state(sd_bus *bus, const char *path, const char *interface, const char *property,
+                     sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        return sd_bus_message_append(reply, "s", pools_are_degraded(userdata) ? "degraded" : "running");
+}
+
 static const sd_bus_vtable vtable[] = {
         SD_BUS_VTABLE_START(0),
         SD_BUS_METHOD_WITH_ARGS("Reserve", SD_BUS_ARGS("s", name, "t", bytes, "a{sv}", options),
@@ -363,9 +368,12 @@ static const sd_bus_vtable vtable[] = {
                         SD_BUS_VTABLE_PROPERTY_EMITS_INVALIDATION),
         SD_BUS_PROPERTY("Draining", "a(stau)", get_draining, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("Quarantine", "a(sss)", get_quarantine, 0, SD_BUS_VTABLE_PROPERTY_CONST),
+        SD_BUS_PROPERTY("State", "s", get_state, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("Kernel", "a{sv}", bus_get_kernel, 0, 0),
         SD_BUS_SIGNAL_WITH_ARGS("VMAdded", SD_BUS_ARGS("s", name, "o", vm), 0),
         SD_BUS_SIGNAL_WITH_ARGS("VMRemoved", SD_BUS_ARGS("s", name, "o", vm), 0),
+        SD_BUS_SIGNAL_WITH_ARGS("PoolLow",
+                                SD_BUS_ARGS("u", node, "t", page_size, "t", available, "t", total), 0),
         SD_BUS_SIGNAL_WITH_ARGS("JobNew", SD_BUS_ARGS("u", id, "o", job), 0),
         SD_BUS_SIGNAL_WITH_ARGS(
                         "JobRemoved",

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "bus-pool.h"
+
 #define NODE_PREFIX "/org/tdpd1/node"
 
 /* A node has no object of ours behind it: each property is read anew. */
@@ -91,6 +93,26 @@ static int get_pools(sd_bus *bus, const char *path, const char *interface, const
         return sd_bus_message_close_container(reply);
 }
 
+static int get_pool_facts(sd_bus *bus, const char *path, const char *interface, const char *property,
+                          sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        _cleanup_(node_table_freep) NodeTable *t = NULL;
+        BusNode *node = userdata;
+        const Node *n;
+        int r;
+
+        r = load(node, &t, &n, error);
+        if (r < 0)
+                return r;
+        return streq(property, "Targets") ? bus_pool_append_targets(node->manager, n, reply)
+                                          : bus_pool_append_available(node->manager, n, reply);
+}
+
+static int method_set_pool(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+        BusNode *n = userdata;
+
+        return bus_pool_method_set(n->manager, n->id, message, error);
+}
+
 static int find(sd_bus *bus, const char *path, const char *interface, void *userdata, void **ret_found,
                 sd_bus_error *error) {
         _cleanup_(node_table_freep) NodeTable *t = NULL;
@@ -155,11 +177,15 @@ int bus_node_append_list(Manager *m, sd_bus_message *reply, sd_bus_error *error)
 
 static const sd_bus_vtable vtable[] = {
         SD_BUS_VTABLE_START(0),
+        SD_BUS_METHOD_WITH_ARGS("SetPool", SD_BUS_ARGS("t", page_size, "t", pages, "a{sv}", options),
+                                SD_BUS_RESULT("o", job), method_set_pool, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_PROPERTY("Id", "u", get_id, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("Cpus", "s", get_cpus, 0, 0),
         SD_BUS_PROPERTY("MemoryTotal", "t", get_memory, 0, 0),
         SD_BUS_PROPERTY("MemoryFree", "t", get_memory, 0, 0),
-        SD_BUS_PROPERTY("Pools", "a(tttttt)", get_pools, 0, 0),
+        SD_BUS_PROPERTY("Pools", "a(tttttt)", get_pools, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("Available", "a(ttt)", get_pool_facts, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("Targets", "a(ttts)", get_pool_facts, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_VTABLE_END,
 };
 

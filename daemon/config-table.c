@@ -9,6 +9,11 @@ const ConfigSection config_sections[] = {
         { .name = "Workers" },
         { .name = "Pools" },
         { .name = "Healing" },
+        { .name = "Pools",
+          .doc = "Numbers of huge pages are for a size and a node: SIZE:PAGES@NODE, with commas or blanks "
+                 "between several, or as in Nova's configuration node:NODE,size:SIZE,count:PAGES, with blanks "
+                 "between. Sizes have suffixes K, M, G or T; one without is in KiB in Nova's form. Each key "
+                 "may be there more than once." },
         { .name = "Access" },
 };
 const size_t config_n_sections = ELEMENTSOF(config_sections);
@@ -66,6 +71,21 @@ const ConfigItem config_items[] = {
         { "Healing", "HealBurst", &config_type_number, ITEM(heal.burst), "10", 0, 1000, NULL,
           "So often at once, after a time without. 0: nothing is built again by itself, and tdpctl heal does "
           "it." },
+
+        { "Pools", "Pages", &config_type_pool_specs, ITEM(pools.targets), "", 0, 0, NULL,
+          "So many pages each of these pools is to have. tdpd grows or shrinks them when it starts, never below "
+          "what is in use or reserved, tries again if it falls short, and leaves them alone once they had it. "
+          "Pools that are not named stay as they are." },
+        { "Pools", "Reserved", &config_type_pool_specs, ITEM(pools.reserved), "", 0, 0, NULL,
+          "So many pages of these pools are for other programs, like OVS-DPDK: no VM gets them, whether those "
+          "programs run yet or not." },
+        { "Pools", "WatchSec", &config_type_number, ITEM(pools.watch_sec), "5", 1, 3600, "seconds",
+          "So often tdpd looks whether others have changed or used the pools." },
+        { "Pools", "RetrySec", &config_type_number, ITEM(pools.retry_sec), "10", 1, 3600, "seconds",
+          "A pool that is short of its pages is tried again after so many seconds, then after twice as many, and "
+          "so on up to 32 times as many." },
+        { "Pools", "LowPercent", &config_type_number, ITEM(pools.low_percent), "10", 0, 100, "percent",
+          "The signal PoolLow is sent when less than so much of a pool can still be had. 0: never." },
 
         { "Access", "Group", &config_type_string, ITEM(group), "tdp", 0, 0, NULL,
           "Members of this group may reserve and attach VMs, and release their own." },

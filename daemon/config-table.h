@@ -64,3 +64,4 @@ extern const ConfigType config_type_size;
 extern const ConfigType config_type_string;
 extern const ConfigType config_type_decision;
 extern const ConfigType config_type_warm;
+extern const ConfigType config_type_pool_specs;

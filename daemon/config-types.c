@@ -101,6 +101,18 @@ static void done_warm(void *target) {
         *(WarmSpecs *) target = (WarmSpecs){};
 }
 
+static void done_pool_specs(void *target) {
+        pool_specs_done(target);
+}
+
+static int parse_pool_specs(const ConfigItem *item, const char *value, void *target, ConfigError *error) {
+        char why[POOL_SPEC_WHY_MAX] = "";
+        int r;
+
+        r = pool_specs_parse(target, value, why);
+        return r == -EINVAL ? config_refuse(error, "%s", why) : r;
+}
+
 const ConfigType config_type_number = { .parse = parse_number };
 const ConfigType config_type_size = { .parse = parse_size };
 const ConfigType config_type_string = { .parse = parse_string, .done = done_string };
@@ -110,4 +122,10 @@ const ConfigType config_type_warm = {
         .done = done_warm,
         .is_list = true,
         .allowed = "SIZE[*COUNT] [node=N] [page=SIZE], with commas between, the size in whole pages",
+};
+const ConfigType config_type_pool_specs = {
+        .parse = parse_pool_specs,
+        .done = done_pool_specs,
+        .is_list = true,
+        .allowed = "SIZE:PAGES@NODE, like 1G:16@0,2M:4096@1, or node:0,size:2M,count:4096",
 };

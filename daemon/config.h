@@ -11,6 +11,7 @@
 #include "account.h"
 #include "heal.h"
 #include "policy.h"
+#include "pool-spec.h"
 #include "warm-spec.h"
 
 #define CONFIG_PATH_DEFAULT "/etc/tdpd/tdpd.conf"
@@ -25,6 +26,7 @@ typedef struct Config {
         WarmSpecs warm;
         uint64_t warm_max_pressure; /* percent */
         uint64_t warm_max_load;     /* percent of all CPUs */
+        PoolsConfig pools;
         char *group;
         uint64_t polkit_timeout_sec;
 } Config;

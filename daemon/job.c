@@ -23,11 +23,12 @@ static const struct {
         [JOB_HEAL] = { "heal", JOB_PHASE_HEAL },
         [JOB_SPLIT] = { "split", JOB_PHASE_SPLIT },
         [JOB_COLLAPSE] = { "collapse", JOB_PHASE_COLLAPSE },
+        [JOB_POOL] = { "pool", JOB_PHASE_RESIZE },
 };
 
 static const char *const phase_table[_JOB_PHASE_MAX] = {
         [JOB_PHASE_POPULATE] = "populate", [JOB_PHASE_BUILD] = "build",       [JOB_PHASE_HEAL] = "heal",
-        [JOB_PHASE_SPLIT] = "split",       [JOB_PHASE_COLLAPSE] = "collapse",
+        [JOB_PHASE_SPLIT] = "split",       [JOB_PHASE_COLLAPSE] = "collapse", [JOB_PHASE_RESIZE] = "resize",
 };
 
 const char *job_type_to_string(JobType t) {

@@ -14,6 +14,7 @@ typedef enum JobType {
         JOB_HEAL,
         JOB_SPLIT,
         JOB_COLLAPSE,
+        JOB_POOL,
         _JOB_TYPE_MAX,
 } JobType;
 
@@ -23,6 +24,7 @@ typedef enum JobPhase {
         JOB_PHASE_HEAL,
         JOB_PHASE_SPLIT,
         JOB_PHASE_COLLAPSE,
+        JOB_PHASE_RESIZE,
         _JOB_PHASE_MAX,
 } JobPhase;
 

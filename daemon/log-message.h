@@ -34,7 +34,10 @@
         X(VM_LOST, LOG_WARNING, "0dd80350e3e54c5fac9b9a8fa96fe1cf")                                         \
         X(LEFT_ALONE, LOG_WARNING, "dc4ac7c0a4ce4ec3836b75a244a53e6b")                                      \
         X(RECORD_NOT_WRITTEN, LOG_WARNING, "d8a28c522b6442688b18e6010d60a465")                              \
-        X(VM_DRAINS, LOG_NOTICE, "1679225eb01448fc814bebec437fe7b5")
+        X(VM_DRAINS, LOG_NOTICE, "1679225eb01448fc814bebec437fe7b5")                                        \
+        X(POOL_SHORT, LOG_WARNING, "7c0bb8a0c3d24f1c8db68f86283f668e")                                      \
+        X(POOL_CHANGED, LOG_NOTICE, "e36e369d23dc4806abb2a0774a0ed7a0")                                     \
+        X(POOL_LOW, LOG_NOTICE, "2ce9660db67a4f178cb554ae32eb635c")
 
 typedef enum LogMessage {
 #define LOG_MESSAGE_ENUM(name, level, id) MESSAGE_##name,

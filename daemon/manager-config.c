@@ -49,13 +49,18 @@ static void apply_warm(Manager *m, const Config *old) {
                 warm_reconfigure(m->warm);
 }
 
+static void apply_pools(Manager *m, const Config *old) {
+        if (old)
+                pools_reconfigure(m);
+}
+
 /*
  * Everybody who has taken something over from the configuration, instead of looking when it is needed.
  * Called with the new one in place; "old" is NULL at the start, when there is neither bus nor VM.  It cannot
  * be refused any more: what may be refused is checked when the configuration is read.
  */
 static void (*const consumers[])(Manager *m, const Config *old) = {
-        apply_limits, apply_group, apply_healing, apply_policy, apply_warm,
+        apply_limits, apply_group, apply_healing, apply_policy, apply_warm, apply_pools,
 };
 
 static void manager_apply_config(Manager *m, const Config *old) {

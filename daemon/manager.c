@@ -39,6 +39,7 @@ Manager *manager_free(Manager *m) {
         draining_done(m);
         quarantine_done(m);
         keeper_done(m);
+        pools_done(m);
         sd_bus_flush_close_unref(m->bus);
         sd_event_unref(m->event);
         config_done(&m->config);
@@ -133,7 +134,10 @@ int manager_startup(Manager *m) {
         r = manager_watch_reload(m);
         if (r < 0)
                 return log_error_errno(r, "SIGHUP cannot be watched");
-        return manager_connect(m);
+        r = manager_connect(m);
+        if (r < 0)
+                return r;
+        return pools_start(m);
 }
 
 int manager_run(Manager *m) {
@@ -191,6 +195,14 @@ int manager_load_nodes(Manager *m, NodeTable **ret, sd_bus_error *error) {
                 return sd_bus_error_setf(error, TDP_ERROR_FAILED,
                                          "the NUMA nodes cannot be read from %s/devices/system/node: %s",
                                          m->options.sysfs_root, strerror(-r));
+        for (size_t i = 0; i < (*ret)->n_nodes; i++)
+                for (size_t k = 0; k < (*ret)->nodes[i].n_pools; k++) {
+                        Pool *p = &(*ret)->nodes[i].pools[k];
+                        const PoolSpec *s = pool_specs_find(&m->config.pools.reserved, (*ret)->nodes[i].id,
+                                                            p->page_size);
+
+                        p->for_others = s ? s->pages : 0;
+                }
         return 0;
 }
 

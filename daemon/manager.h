@@ -12,6 +12,7 @@
 #include "node.h"
 #include "options.h"
 #include "placement.h"
+#include "pools.h"
 
 typedef struct VM VM;
 typedef struct Job Job;
@@ -26,7 +27,7 @@ typedef struct ManagerOptions {
         const char *state_dir; /* NULL: nothing is kept */
 } ManagerOptions;
 
-typedef struct Manager {
+struct Manager {
         ManagerOptions options;
         Config config;
         sd_event *event;
@@ -34,6 +35,7 @@ typedef struct Manager {
 
         Accounts accounts;
         struct PolkitQuery *polkit_queries;
+        Pools pools;
         bool has_group;
         gid_t group;
 
@@ -46,7 +48,7 @@ typedef struct Manager {
         Keeper keeper;
         struct Draining *draining;
         struct Quarantine *quarantine;
-} Manager;
+};
 
 int manager_new(const ManagerOptions *options, Manager **ret);
 int manager_startup(Manager *m);

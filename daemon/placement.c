@@ -44,6 +44,17 @@ static uint64_t base_pages_margin(const Node *n) {
         return MAX_OF(n->mem_total / 32, MIB(64));
 }
 
+uint64_t placement_set_aside(const Node *n, const Pool *p, const Claim *claims, size_t n_claims) {
+        uint64_t used = p->total - MIN_OF(p->total, p->free), ours = 0;
+
+        for (size_t i = 0; i < n_claims; i++)
+                if (claims[i].node == n->id && claims[i].page_size == p->page_size)
+                        ours += (claims[i].bytes - claims[i].unallocated) / p->page_size;
+        /* What is in use and not ours is what they have taken already. */
+        used -= MIN_OF(used, ours);
+        return p->for_others - MIN_OF(p->for_others, used);
+}
+
 uint64_t placement_available(const Node *n, const Claim *claims, size_t n_claims, uint64_t page_size) {
         uint64_t ours_here = 0, ours_elsewhere = 0, taken, have;
         const Pool *p;
@@ -72,6 +83,7 @@ uint64_t placement_available(const Node *n, const Claim *claims, size_t n_claims
         taken = p->reserved * page_size;
         taken -= MIN_OF(taken, ours_elsewhere);
         taken = MAX_OF(taken, ours_here);
+        taken += placement_set_aside(n, p, claims, n_claims) * page_size;
         return have > taken ? have - taken : 0;
 }
 

@@ -57,3 +57,5 @@ int placement_make(const NodeTable *t, const Claim *claims, size_t n_claims, con
 
 /* Bytes of this page size that nobody has been promised. */
 uint64_t placement_available(const Node *n, const Claim *claims, size_t n_claims, uint64_t page_size);
+/* Pages of a pool that the configuration keeps for other programs, and that they have not taken yet. */
+uint64_t placement_set_aside(const Node *n, const Pool *p, const Claim *claims, size_t n_claims);

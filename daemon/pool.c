@@ -17,9 +17,9 @@ static void closedirp(DIR **d) {
                 closedir(*d);
 }
 
-static int pool_read(const char *root, unsigned node, uint64_t kib, Pool *ret) {
-        Pool p = { .page_size = kib * 1024 };
-        uint64_t again;
+int pool_load(const char *root, unsigned node, uint64_t page_size, Pool *ret) {
+        Pool p = { .page_size = page_size };
+        uint64_t kib = page_size / 1024, again;
         int r;
 
         /* The files cannot be read in one go.  A page that is faulted in between two reads leaves both
@@ -94,7 +94,7 @@ int pools_load(const char *sysfs_root, unsigned node, Pool **ret, size_t *ret_n)
                 if (kib == 0 || kib > UINT64_MAX / 1024 || (kib & (kib - 1)) != 0)
                         continue;
 
-                r = pool_read(sysfs_root, node, kib, &p);
+                r = pool_load(sysfs_root, node, kib * 1024, &p);
                 if (r == -ENOMEM)
                         return r;
                 if (r < 0) {

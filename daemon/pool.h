@@ -11,7 +11,9 @@ typedef struct Pool {
         uint64_t free;
         uint64_t reserved; /* system-wide: the kernel does not count it by node */
         uint64_t surplus;
+        uint64_t for_others; /* of the total, by our configuration, whether they have taken them or not */
 } Pool;
 
+int pool_load(const char *sysfs_root, unsigned node, uint64_t page_size, Pool *ret);
 /* Sorted by page size, ascending.  A node without pools has none, which is no error. */
 int pools_load(const char *sysfs_root, unsigned node, Pool **ret, size_t *ret_n);

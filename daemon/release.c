@@ -34,6 +34,7 @@ static void vm_gone(VM *vm) {
         log_message(MESSAGE_VM_RELEASED, FIELDS(FIELD_VM(vm), FIELD_BYTES(vm->bytes)), "VM %s: released",
                     vm->name);
         bus_vm_removed(vm);
+        pools_look_soon(vm->manager);
         vm_free(vm);
         warm_kick(m->warm); /* there is room again */
 }

@@ -25,6 +25,7 @@ static void end(VM *vm, int result, uint64_t progress, const sd_bus_error *why) 
         if (result >= 0 && !vm->releasing) {
                 vm_event(vm, VM_EVENT_POPULATE_DONE);
                 job_end(j);
+                pools_look_soon(vm->manager);
                 return;
         }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -78,5 +79,27 @@ int sysfs_read_u64(uint64_t *ret, const char *format, ...) {
         if (errno != 0 || end == s || *s == '-' || (*end != '\n' && *end != '\0'))
                 return -EBADMSG;
         *ret = v;
+        return 0;
+}
+
+int sysfs_write_u64(uint64_t v, const char *format, ...) {
+        _cleanup_close_ int fd = -1;
+        char path[PATH_MAX], text[24];
+        int r, n = snprintf(text, sizeof(text), "%" PRIu64 "\n", v);
+        va_list ap;
+
+        va_start(ap, format);
+        r = path_vformat(path, format, ap);
+        va_end(ap);
+        if (r < 0)
+                return r;
+
+        /* Not created: a file that the kernel does not have is an error.  Not truncated: in a tree of plain
+         * files a reader would find nothing for a moment, and what is behind the line's end is not read. */
+        fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+        if (fd < 0)
+                return -errno;
+        if (write(fd, text, (size_t) n) < 0)
+                return -errno;
         return 0;
 }

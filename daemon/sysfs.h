@@ -3,6 +3,7 @@
 
 #include "macro.h"
 
-/* Reads a small file of sysfs or procfs as text.  "path" is a printf format. */
+/* Reads or writes a small file of sysfs or procfs as text.  "path" is a printf format. */
 int sysfs_read(char **ret, const char *path, ...) _printf_(2, 3);
 int sysfs_read_u64(uint64_t *ret, const char *path, ...) _printf_(2, 3);
+int sysfs_write_u64(uint64_t v, const char *path, ...) _printf_(2, 3);

@@ -72,6 +72,14 @@ void worker_add_progress(Worker *w, uint64_t bytes) {
         atomic_fetch_add(&w->progress, bytes);
 }
 
+void worker_block_cancel_signal(void) {
+        sigset_t set;
+
+        sigemptyset(&set);
+        sigaddset(&set, CANCEL_SIGNAL);
+        pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 uint64_t worker_progress(Worker *w) {
         return atomic_load(&w->progress);
 }

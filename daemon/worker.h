@@ -37,6 +37,8 @@ DEFINE_CLEANUP(Worker, worker_free);
 /* For steps: */
 bool worker_is_canceled(Worker *w);
 void worker_add_progress(Worker *w, uint64_t bytes);
+/* From here on the thread's system calls are not interrupted, whatever is canceled: it cleans up. */
+void worker_block_cancel_signal(void);
 
 /* For the event loop: */
 uint64_t worker_progress(Worker *w);

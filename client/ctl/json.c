@@ -26,6 +26,9 @@ static const struct {
         { "Warm",
           { "flavour", "bytes", "page_size", "node", "wanted", "ready", "filling", "held_back", "why" } },
         { "WarmBytes", { "node", "page_size", "bytes" } },
+        { "Available", { "page_size", "available", "for_others" } },
+        { "Targets", { "page_size", "pages", "got", "state" } },
+        { "Holders", { "page_size", "node", "pages", "pid", "uid", "kind", "name", "file" } },
 };
 
 char *json_key(const char *word) {

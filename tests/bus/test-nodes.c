@@ -2,72 +2,16 @@
 /* Nodes and pools of machines that this one is not: tdpd reads a sysfs tree of ours. */
 #include "fixture.h"
 
-#include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-static char root[64];
-
-static void __attribute__((format(printf, 2, 3))) put(const char *text, const char *format, ...) {
-        char path[256], relative[160];
-        va_list ap;
-        FILE *f;
-
-        va_start(ap, format);
-        vsnprintf(relative, sizeof(relative), format, ap);
-        va_end(ap);
-        snprintf(path, sizeof(path), "%s/%s", root, relative);
-        for (char *p = path + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-                *p = '\0';
-                assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
-                *p = '/';
-        }
-        f = fopen(path, "we");
-        assert_non_null(f);
-        fputs(text, f);
-        assert_int_equal(fclose(f), 0);
-}
-
-static void put_node(unsigned id, const char *cpus, const char *mem_kib) {
-        char meminfo[128];
-
-        snprintf(meminfo, sizeof(meminfo),
-                 "\nNode %u MemTotal:       %s kB\nNode %u MemFree:        %s kB\n", id, mem_kib, id,
-                 mem_kib);
-        put(cpus, "devices/system/node/node%u/cpulist", id);
-        put(meminfo, "devices/system/node/node%u/meminfo", id);
-}
-
-static void put_pool(unsigned id, const char *kib, const char *pages) {
-        put(pages, "devices/system/node/node%u/hugepages/hugepages-%skB/nr_hugepages", id, kib);
-        put(pages, "devices/system/node/node%u/hugepages/hugepages-%skB/free_hugepages", id, kib);
-        put("0\n", "devices/system/node/node%u/hugepages/hugepages-%skB/surplus_hugepages", id, kib);
-        put("0\n", "kernel/mm/hugepages/hugepages-%skB/resv_hugepages", kib);
-}
-
-static int setup(void **state) {
-        snprintf(root, sizeof(root), "/tmp/tdpd-sysfs-XXXXXX");
-        assert_non_null(mkdtemp(root));
-        return 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
-        return remove(path);
-}
-
-static int teardown(void **state) {
-        (void) fixture_teardown(state);
-        return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
+#include "fake-sysfs.h"
 
 static Fixture *start(void) {
         char arg[96];
 
-        snprintf(arg, sizeof(arg), "--sysfs-root=%s", root);
+        snprintf(arg, sizeof(arg), "--sysfs-root=%s", fake_sysfs_root());
         return fixture_start(NULL, arg);
 }
 
@@ -197,10 +141,11 @@ static void test_broken_sysfs(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_odd_machine, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_reserved_by_others, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_pool_appears, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_broken_sysfs, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_odd_machine, fake_sysfs_setup, fake_sysfs_teardown),
+                cmocka_unit_test_setup_teardown(test_reserved_by_others, fake_sysfs_setup,
+                                                fake_sysfs_teardown),
+                cmocka_unit_test_setup_teardown(test_pool_appears, fake_sysfs_setup, fake_sysfs_teardown),
+                cmocka_unit_test_setup_teardown(test_broken_sysfs, fake_sysfs_setup, fake_sysfs_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

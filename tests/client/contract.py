@@ -8,9 +8,12 @@ VM_KEYS = {
     'auto_errors', 'dropped_events', 'table_pages', 'populate_usec', 'build_usec', 'generation', 'object',
 }
 VMS_KEYS = {'name', 'state', 'object', 'pid', 'bytes'}
-STATUS_KEYS = {'version', 'features', 'policy', 'kernel', 'draining', 'quarantine', 'vms', 'jobs', 'nodes', 'bytes'}
+STATUS_KEYS = {'version', 'state', 'features', 'policy', 'kernel', 'draining', 'quarantine', 'vms', 'jobs', 'nodes',
+               'bytes'}
 WARM_KEYS = {'flavour', 'bytes', 'page_size', 'node', 'wanted', 'ready', 'filling', 'held_back', 'why'}
-NODE_KEYS = {'id', 'cpus', 'memory_total', 'memory_free', 'pools'}
+NODE_KEYS = {'id', 'cpus', 'memory_total', 'memory_free', 'pools', 'available', 'targets'}
+AVAILABLE_KEYS = {'page_size', 'available', 'for_others'}
+TARGET_KEYS = {'page_size', 'pages', 'got', 'state'}
 POOL_KEYS = {'page_size', 'total', 'free', 'reserved', 'surplus', 'leased'}
 JOB_KEYS = {'id', 'type', 'state', 'vm', 'phase', 'done', 'total'}
 EXPLAIN_KEYS = {'decision', 'reasons', 'plan'}

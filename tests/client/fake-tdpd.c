@@ -315,7 +315,10 @@ static int p_manager(sd_bus *b, const char *path, const char *interface, const c
                                              UINT32_C(1), UINT64_C(1) << 30, "pressure", "tasks waited",
                                              "1G*1", UINT64_C(1) << 30, UINT64_C(0), -1, UINT32_C(1),
                                              UINT32_C(1), UINT64_C(0), "", "");
-        return sd_bus_message_append(reply, "s", strcmp(property, "Version") == 0 ? "0.0" : "auto");
+        return sd_bus_message_append(reply, "s",
+                                     strcmp(property, "Version") == 0 ? "0.0"
+                                     : strcmp(property, "State") == 0 ? "running"
+                                                                      : "auto");
 }
 
 #define METHOD(name, in, out, fn) SD_BUS_METHOD(name, in, out, fn, SD_BUS_VTABLE_UNPRIVILEGED)
@@ -325,6 +328,7 @@ static const sd_bus_vtable manager_vtable[] = {
         SD_BUS_PROPERTY("Version", "s", p_manager, 0, 0),
         SD_BUS_PROPERTY("Features", "as", p_manager, 0, 0),
         SD_BUS_PROPERTY("Policy", "s", p_manager, 0, 0),
+        SD_BUS_PROPERTY("State", "s", p_manager, 0, 0),
         SD_BUS_PROPERTY("Kernel", "a{sv}", p_manager, 0, 0),
         SD_BUS_PROPERTY("Warm", "a(sttiuutss)", p_manager, 0, 0),
         SD_BUS_PROPERTY("Draining", "a(stau)", p_manager, 0, 0),
@@ -545,6 +549,12 @@ static int p_node(sd_bus *b, const char *path, const char *interface, const char
         if (strcmp(property, "Pools") == 0)
                 return sd_bus_message_append(reply, "a(tttttt)", 1, UINT64_C(2097152), UINT64_C(64),
                                              UINT64_C(60), UINT64_C(0), UINT64_C(0), UINT64_C(4));
+        if (strcmp(property, "Available") == 0)
+                return sd_bus_message_append(reply, "a(ttt)", 1, UINT64_C(2097152), UINT64_C(50),
+                                             UINT64_C(10));
+        if (strcmp(property, "Targets") == 0)
+                return sd_bus_message_append(reply, "a(ttts)", 1, UINT64_C(2097152), UINT64_C(128),
+                                             UINT64_C(64), "short");
         return sd_bus_message_append(reply, "t", UINT64_C(1) << 33);
 }
 
@@ -555,6 +565,8 @@ static const sd_bus_vtable node_vtable[] = {
         SD_BUS_PROPERTY("MemoryTotal", "t", p_node, 0, 0),
         SD_BUS_PROPERTY("MemoryFree", "t", p_node, 0, 0),
         SD_BUS_PROPERTY("Pools", "a(tttttt)", p_node, 0, 0),
+        SD_BUS_PROPERTY("Available", "a(ttt)", p_node, 0, 0),
+        SD_BUS_PROPERTY("Targets", "a(ttts)", p_node, 0, 0),
         SD_BUS_VTABLE_END,
 };
 
