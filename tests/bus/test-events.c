@@ -197,7 +197,7 @@ static void test_not_for_slots(void **state) {
         fixture_stop(f);
 }
 
-static void test_dirty_log(void **state) {
+static void case_57_logging_is_waited_for(void **state) {
         Fixture *f = start(HEALING);
 
         standin_set("logging", true);
@@ -370,7 +370,7 @@ int main(void) {
                 cmocka_unit_test_teardown(test_bound, standin_teardown),
                 cmocka_unit_test_teardown(test_off, standin_teardown),
                 cmocka_unit_test_teardown(test_not_for_slots, standin_teardown),
-                cmocka_unit_test_teardown(test_dirty_log, standin_teardown),
+                cmocka_unit_test_teardown(case_57_logging_is_waited_for, standin_teardown),
                 cmocka_unit_test_teardown(test_dropped, standin_teardown),
                 cmocka_unit_test_teardown(test_few_signals, standin_teardown),
                 cmocka_unit_test_teardown(test_memory_is_added, standin_teardown),

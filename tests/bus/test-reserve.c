@@ -181,7 +181,7 @@ static void test_ten_of_sixteen(void **state) {
         assert_pool_free(free_before);
 }
 
-static void test_pool_is_exact(void **state) {
+static void case_26_exact_fit(void **state) {
         uint64_t available, free_before;
         Reservation r;
         Fixture *f;
@@ -321,7 +321,7 @@ int main(void) {
                 cmocka_unit_test_teardown(test_huge_pages, fixture_teardown),
                 cmocka_unit_test_teardown(test_default_page_size, fixture_teardown),
                 cmocka_unit_test_teardown(test_ten_of_sixteen, fixture_teardown),
-                cmocka_unit_test_teardown(test_pool_is_exact, fixture_teardown),
+                cmocka_unit_test_teardown(case_26_exact_fit, fixture_teardown),
                 cmocka_unit_test_teardown(test_cancel, fixture_teardown),
                 cmocka_unit_test_teardown(test_release_while_populating, fixture_teardown),
                 cmocka_unit_test_teardown(test_client_disappears, fixture_teardown),

@@ -154,7 +154,7 @@ static void test_bad_options(void **state) {
 }
 
 /* An older kernel part: it says so, and all else works. */
-static void test_older_kernel(void **state) {
+static void case_63_refused_by_the_kernel(void **state) {
         Fixture *f = standin_start("older");
 
         assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "always"))->result, "done");
@@ -256,7 +256,7 @@ int main(void) {
                 cmocka_unit_test_teardown(test_range, standin_teardown),
                 cmocka_unit_test_teardown(test_heal_as_it_was_split, standin_teardown),
                 cmocka_unit_test_teardown(test_bad_options, standin_teardown),
-                cmocka_unit_test_teardown(test_older_kernel, standin_teardown),
+                cmocka_unit_test_teardown(case_63_refused_by_the_kernel, standin_teardown),
                 cmocka_unit_test_teardown(test_nothing_to_heal, standin_teardown),
                 cmocka_unit_test_teardown(test_cancel, standin_teardown),
                 cmocka_unit_test_teardown(test_release_meanwhile, standin_teardown),

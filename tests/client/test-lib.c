@@ -172,7 +172,7 @@ static int now_and_then(uint64_t range[2]) {
         return 0;
 }
 
-static void test_prefault_again(void **state) {
+static void case_62_slot_goes_while_mapped(void **state) {
         uint64_t done = 1;
 
         n_calls = 0;
@@ -198,7 +198,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_unreachable, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_wrong_arguments, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_prefault, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_prefault_again, setup, teardown),
+                cmocka_unit_test_setup_teardown(case_62_slot_goes_while_mapped, setup, teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
