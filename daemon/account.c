@@ -76,6 +76,10 @@ int charge_take(Charge *c, Accounts *a, uid_t uid, const Amounts *amounts, sd_bu
                 acc->uid = uid;
                 acc->accounts = a;
                 HASH_ADD(hh, a->by_uid, uid, sizeof(acc->uid), acc);
+                if (!acc->hh.tbl) {
+                        free(acc);
+                        return -ENOMEM;
+                }
         }
         acc->n_ref++;
 

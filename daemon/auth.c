@@ -7,12 +7,13 @@
 #include "bus-error.h"
 #include "job.h"
 #include "polkit.h"
+#include "turns.h"
 #include "vm.h"
 
+#define DRIVER "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus"
+
 static int refuse(sd_bus_error *error) {
-        return sd_bus_error_setf(
-                        error, TDP_ERROR_NOT_PERMITTED,
-                        "the bus does not say who you are, so this is refused: check the bus daemon");
+        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED, AUTH_UNKNOWN_CALLER);
 }
 
 static int has_gid(sd_bus_message *m, gid_t gid, bool *ret) {
@@ -31,7 +32,7 @@ static int has_gid(sd_bus_message *m, gid_t gid, bool *ret) {
         return sd_bus_message_exit_container(m);
 }
 
-static int read_credentials(Manager *m, sd_bus_message *reply, Caller *ret) {
+int auth_read_credentials(Manager *m, sd_bus_message *reply, Caller *ret) {
         Caller c = { .uid = (uid_t) -1 };
         bool has_uid = false;
         int r;
@@ -71,20 +72,30 @@ static int read_credentials(Manager *m, sd_bus_message *reply, Caller *ret) {
         return 0;
 }
 
+int auth_ask_credentials(Manager *m, const char *sender, sd_bus_slot **ret_slot,
+                         sd_bus_message_handler_t callback, void *userdata) {
+        return sd_bus_call_method_async(m->bus, ret_slot, DRIVER, "GetConnectionCredentials", callback,
+                                        userdata, "s", sender);
+}
+
 static int get_caller(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error) {
         _cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
         const char *sender = sd_bus_message_get_sender(message);
+        const Caller *known;
         int r;
 
         if (!sender)
                 return refuse(error);
+        known = turns_find(m->turns, sender);
+        if (known) {
+                *ret = *known;
+                return 0;
+        }
         /* The groups in this answer are those of the socket when it was connected (SO_PEERGROUPS). */
-        r = sd_bus_call_method(m->bus, "org.freedesktop.DBus", "/org/freedesktop/DBus",
-                               "org.freedesktop.DBus", "GetConnectionCredentials", NULL, &reply, "s",
-                               sender);
+        r = sd_bus_call_method(m->bus, DRIVER, "GetConnectionCredentials", NULL, &reply, "s", sender);
         if (r < 0)
                 return refuse(error);
-        r = read_credentials(m, reply, ret);
+        r = auth_read_credentials(m, reply, ret);
         if (r < 0)
                 return refuse(error);
         return 0;

@@ -11,6 +11,12 @@ typedef struct Caller {
         bool is_member; /* of the configured group */
 } Caller;
 
+/* The bus driver knows, and is asked about a connection by its unique name. */
+int auth_ask_credentials(Manager *m, const char *sender, sd_bus_slot **ret_slot,
+                         sd_bus_message_handler_t callback, void *userdata);
+int auth_read_credentials(Manager *m, sd_bus_message *reply, Caller *ret);
+#define AUTH_UNKNOWN_CALLER "the bus does not say who you are, so this is refused: check the bus daemon"
+
 /* What root may do, and others if polkit says so. */
 typedef enum AuthAction {
         AUTH_RELOAD,    /* the configuration */

@@ -6,6 +6,8 @@
 
 #include "bus-error.h"
 #include "clock.h"
+#include "format.h"
+#include "process.h"
 
 /* One call for each: long enough to be cheap, short enough for progress that moves and threads that share.
  */
@@ -215,6 +217,8 @@ int build_start(sd_event *event, int handle, const BuildRequest *request, worker
 int build_set_error(Build *b, int result, sd_bus_error *error) {
         const char *name = TDP_ERROR_FAILED, *why;
         size_t lane, piece;
+        uint64_t limit;
+        char text[200];
 
         worker_failed_at(b->worker, &lane, &piece);
 
@@ -232,7 +236,14 @@ int build_set_error(Build *b, int result, sd_bus_error *error) {
                       "disk): use memfd, hugetlbfs or anonymous memory";
                 break;
         case -ENOMEM:
-                why = "no memory for page tables, or tdpd may not lock that much: its unit needs LimitMEMLOCK=infinity";
+                why = "no memory for page tables";
+                if (process_get_memlock(getpid(), &limit) >= 0 && limit < b->total) {
+                        snprintf(text, sizeof(text),
+                                 "%s are needed, and tdpd may lock %s (RLIMIT_MEMLOCK): its unit needs "
+                                 "LimitMEMLOCK=infinity",
+                                 format_bytes(b->total), format_bytes(limit));
+                        why = text;
+                }
                 break;
         case -ERANGE:
                 name = TDP_ERROR_BUSY;

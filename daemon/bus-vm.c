@@ -107,7 +107,7 @@ int bus_vm_release(VM *vm, sd_bus_message *message, sd_bus_error *error) {
         r = auth_get_changer(vm, message, &caller, error);
         if (r != 0)
                 return r;
-        r = vm_release(vm, message);
+        r = vm_release(vm, &(VMRelease){ .message = message, .uid = caller.uid, .error = error });
         if (r < 0)
                 return r;
         return 1; /* the reply comes when all is back */

@@ -13,6 +13,9 @@
         X(DAEMON_READY, LOG_INFO, "0240fe85f972496b9d006756b211ff9e")                                       \
         X(DAEMON_STOPPING, LOG_INFO, "0bd49f8c24dc4111a0c378e5f30b16fd")                                    \
         X(NO_GROUP, LOG_WARNING, "97f57f80168a49f8bacd1e9448f395f2")                                        \
+        X(CONFIG_READ, LOG_INFO, "97a711dfa01b4812b3349c8a249a2334")                                        \
+        X(CONFIG_REFUSED, LOG_ERR, "9e431765178941ed89d7a493e421b0e0")                                      \
+        X(MEMLOCK_LOW, LOG_WARNING, "a9bc733b18284dbcb41c357a417ac1b8")                                     \
         X(REQUEST_REFUSED, LOG_NOTICE, "ca4c723352b84fceb0e30bd965c1c03b")                                  \
         X(VM_RESERVED, LOG_INFO, "b603f553912648b7bf1182919fa59971")                                        \
         X(VM_POPULATED, LOG_INFO, "adbf8a4a592a462f9aad1ac6420c6fe5")                                       \

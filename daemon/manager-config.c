@@ -9,6 +9,7 @@
 #include "log-message.h"
 #include "log.h"
 #include "manager.h"
+#include "turns.h"
 #include "vm-heal.h"
 #include "vm.h"
 #include "warm.h"
@@ -20,6 +21,7 @@ static void apply_limits(Manager *m, const Config *old) {
 static void apply_group(Manager *m, const Config *old) {
         struct group *g = getgrnam(m->config.group);
 
+        turns_forget(m->turns);
         m->has_group = g;
         if (g)
                 m->group = g->gr_gid;
@@ -74,7 +76,8 @@ int manager_load_config(Manager *m) {
 
         r = config_load(&m->options.config, &m->config, &error);
         if (r < 0) {
-                log_error("The configuration is refused: %s", error.text);
+                log_message(MESSAGE_CONFIG_REFUSED, FIELDS(FIELD_TEXT("TDP_REASON", error.text)),
+                            "The configuration is refused: %s", error.text);
                 (void) sd_notifyf(false, "STATUS=The configuration is refused: %s\nERRNO=%i", error.text,
                                   -r);
                 return -EBADMSG;
@@ -96,9 +99,12 @@ int manager_reload(Manager *m, sd_bus_error *error) {
                 old = m->config;
                 m->config = new;
                 manager_apply_config(m, &old);
-                log_info("The configuration has been read again");
+                log_message(MESSAGE_CONFIG_READ,
+                            FIELDS(FIELD_TEXT("TDP_POLICY", decision_to_string(new.decision))),
+                            "The configuration has been read again");
         } else
-                log_error("The new configuration is refused, the old one stays: %s", why.text);
+                log_message(MESSAGE_CONFIG_REFUSED, FIELDS(FIELD_TEXT("TDP_REASON", why.text)),
+                            "The new configuration is refused, the old one stays: %s", why.text);
         (void) sd_notifyf(false, "READY=1\nSTATUS=%s%s",
                           r < 0 ? "The new configuration is refused, the old one stays: "
                                 : "Serving org.tdpd1.",

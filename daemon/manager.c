@@ -18,7 +18,9 @@
 #include "polkit.h"
 #include "process.h"
 #include "quarantine.h"
+#include "self-test.h"
 #include "takeover.h"
+#include "turns.h"
 #include "vm.h"
 #include "warm.h"
 
@@ -40,6 +42,7 @@ Manager *manager_free(Manager *m) {
         quarantine_done(m);
         keeper_done(m);
         pools_done(m);
+        turns_free(m->turns);
         sd_bus_flush_close_unref(m->bus);
         sd_event_unref(m->event);
         config_done(&m->config);
@@ -101,6 +104,9 @@ static int manager_connect(Manager *m) {
         /* Without a bus nobody can reach us, and systemd can start us again. */
         (void) sd_bus_set_exit_on_disconnect(m->bus, true);
 
+        r = turns_new(m, &m->turns);
+        if (r < 0)
+                return log_error_errno(r, "Calls cannot take turns");
         if ((r = sd_bus_add_object_manager(m->bus, NULL, "/org/tdpd1")) < 0 ||
             (r = bus_manager_register(m)) < 0 || (r = bus_node_register(m)) < 0 ||
             (r = bus_vm_register(m)) < 0 || (r = bus_job_register(m)) < 0 ||
@@ -131,6 +137,7 @@ int manager_startup(Manager *m) {
         r = warm_new(m, &m->warm);
         if (r < 0)
                 return log_error_errno(r, "Warm slabs cannot be kept");
+        self_test_memlock(m->options.sysfs_root);
         r = manager_watch_reload(m);
         if (r < 0)
                 return log_error_errno(r, "SIGHUP cannot be watched");

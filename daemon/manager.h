@@ -34,6 +34,7 @@ struct Manager {
         sd_bus *bus;
 
         Accounts accounts;
+        struct Turns *turns; /* of those who call */
         struct PolkitQuery *polkit_queries;
         Pools pools;
         bool has_group;

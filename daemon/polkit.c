@@ -153,6 +153,13 @@ static int query_new(Manager *m, sd_bus_message *message, uid_t uid, const char 
         return 0;
 }
 
+bool polkit_is_asked(Manager *m, sd_bus_message *message) {
+        PolkitQuery *q;
+
+        DL_SEARCH_SCALAR(m->polkit_queries, q, message, message);
+        return q;
+}
+
 int polkit_check(Manager *m, sd_bus_message *message, uid_t uid, const char *action, char **why,
                  sd_bus_error *error) {
         PolkitQuery *q;
@@ -173,5 +180,14 @@ int polkit_check(Manager *m, sd_bus_message *message, uid_t uid, const char *act
         answer = streq(q->action, action) ? q->answer : ANSWER_NO;
         *why = TAKE_PTR(q->why);
         query_free(q);
-        return answer == ANSWER_YES ? 1 : -EACCES;
+        if (answer != ANSWER_YES)
+                return -EACCES;
+
+        /* Whoever has gone while it was thought about wants it no more. */
+        r = sd_bus_get_name_creds(m->bus, sd_bus_message_get_sender(message), 0, NULL);
+        if (r >= 0)
+                return 1;
+        free(*why);
+        *why = strdup("the caller has gone");
+        return -EACCES;
 }

@@ -18,5 +18,8 @@
 int polkit_check(Manager *m, sd_bus_message *message, uid_t uid, const char *action, char **why,
                  sd_bus_error *error);
 
+/* Whether it is a message that has been put aside, and comes again. */
+bool polkit_is_asked(Manager *m, sd_bus_message *message);
+
 /* At the manager's end. */
 void polkit_done(Manager *m);

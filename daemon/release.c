@@ -11,6 +11,21 @@
 
 #define GRACE_USEC (UINT64_C(300) * 1000)
 
+struct VMWaiting {
+        sd_bus_message *message;
+        Charge charge;
+};
+
+void vm_waiting_done(VM *vm) {
+        for (size_t i = 0; i < vm->n_waiting; i++) {
+                sd_bus_message_unref(vm->waiting[i].message);
+                charge_return(&vm->waiting[i].charge);
+        }
+        free(vm->waiting);
+        vm->waiting = NULL;
+        vm->n_waiting = 0;
+}
+
 /* Closing the last descriptor frees every page, and closing the handle unpins every page: seconds for a
  * large VM of small pages. */
 static int reap_step(Worker *w, size_t lane, size_t piece, void *userdata) {
@@ -28,7 +43,7 @@ static void vm_gone(VM *vm) {
 
         vm_forget(vm);
         for (size_t i = 0; i < vm->n_waiting; i++)
-                (void) sd_bus_reply_method_return(vm->waiting[i], NULL);
+                (void) sd_bus_reply_method_return(vm->waiting[i].message, NULL);
         if (vm->job)
                 job_end(vm->job);
         log_message(MESSAGE_VM_RELEASED, FIELDS(FIELD_VM(vm), FIELD_BYTES(vm->bytes)), "VM %s: released",
@@ -104,23 +119,31 @@ void vm_release_continue(VM *vm) {
                 start_reaper(vm);
 }
 
-static int wait_for_release(VM *vm, sd_bus_message *message) {
-        sd_bus_message **grown;
+static int wait_for_release(VM *vm, const VMRelease *call) {
+        struct VMWaiting *grown, *w;
+        int r;
 
-        if (!message)
+        if (!call)
                 return 0;
         grown = reallocarray(vm->waiting, vm->n_waiting + 1, sizeof(*grown));
         if (!grown)
                 return -ENOMEM;
         vm->waiting = grown;
-        vm->waiting[vm->n_waiting++] = sd_bus_message_ref(message);
+        w = &vm->waiting[vm->n_waiting];
+        *w = (struct VMWaiting){};
+        r = charge_take(&w->charge, &vm->manager->accounts, call->uid, &(Amounts){ .calls = 1 },
+                        call->error);
+        if (r < 0)
+                return r;
+        w->message = sd_bus_message_ref(call->message);
+        vm->n_waiting++;
         return 0;
 }
 
-int vm_release(VM *vm, sd_bus_message *message) {
+int vm_release(VM *vm, const VMRelease *call) {
         int r;
 
-        r = wait_for_release(vm, message);
+        r = wait_for_release(vm, call);
         if (r < 0)
                 return r;
         if (vm->releasing)

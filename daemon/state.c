@@ -235,6 +235,9 @@ static int list(State *s, DIR *d, size_t size_max, StateEntry **entries, size_t 
                         return -errno;
                 if (streq(de->d_name, ".") || streq(de->d_name, ".."))
                         continue;
+                /* The folder is also one that the configuration is read from. */
+                if (streq(de->d_name, "tdpd.conf") || streq(de->d_name, "tdpd.conf.d"))
+                        continue;
                 if (*n >= ENTRIES_MAX)
                         return -E2BIG;
                 if (*n == room) {

@@ -71,8 +71,12 @@ int vm_new(Manager *m, const char *name, uid_t uid, VMState state, const VMOptio
                 return r;
         }
 
-        vm->manager = m;
         HASH_ADD_KEYPTR(hh, m->vms, vm->name, strlen(vm->name), vm);
+        if (!vm->hh.tbl) {
+                vm_free(vm);
+                return -ENOMEM;
+        }
+        vm->manager = m;
         *ret = vm;
         return 0;
 }
@@ -94,9 +98,7 @@ VM *vm_free(VM *vm) {
         safe_close(vm->reap_handle);
         safe_close(vm->pidfd);
         memory_free(vm->memory);
-        for (size_t i = 0; i < vm->n_waiting; i++)
-                sd_bus_message_unref(vm->waiting[i]);
-        free(vm->waiting);
+        vm_waiting_done(vm);
         spanset_done(&vm->built);
         spanset_done(&vm->let_go);
         spanset_done(&vm->added);

@@ -69,7 +69,7 @@ struct VM {
         sd_event_source *grace;
         Worker *reaper;
         int reap_handle;
-        sd_bus_message **waiting;
+        struct VMWaiting *waiting;
         size_t n_waiting;
 
         uint64_t populate_usec;
@@ -128,7 +128,14 @@ void vm_slots_update(VM *vm, const SpanSet *added);
 /* Heals what the kernel could not build of what was added.  false: the statistics are too old to tell. */
 bool vm_slots_check_auto_builds(VM *vm);
 
-/* release.c: "message", if there is one, is replied to when all is back. */
-int vm_release(VM *vm, sd_bus_message *message);
+/* release.c: "message" is replied to when all is back; that is charged to "uid". */
+typedef struct VMRelease {
+        sd_bus_message *message;
+        uid_t uid;
+        sd_bus_error *error; /* LimitExceeded */
+} VMRelease;
+
+int vm_release(VM *vm, const VMRelease *call);
+void vm_waiting_done(VM *vm);
 /* For jobs: their VM was to be released meanwhile, or because of them. */
 void vm_release_continue(VM *vm);

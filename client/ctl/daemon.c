@@ -66,8 +66,8 @@ static int unit_state_read(struct unit_state *ret) {
         return 0;
 }
 
-/* One sentence on the unit's state, one on what to do. */
-static void explain_unit(void) {
+/* One sentence on the unit's state, one on what to do.  false: it does not come by itself. */
+static bool explain_unit(void) {
         _cleanup_(unit_state_done) struct unit_state s = {};
 
         if (unit_state_read(&s) < 0) {
@@ -75,7 +75,7 @@ static void explain_unit(void) {
                                  "systemd could not be asked for the state of %s. See "
                                  "\"systemctl status tdpd\".",
                                  UNIT);
-                return;
+                return true;
         }
 
         if (strcmp(s.load, "not-found") == 0)
@@ -100,6 +100,7 @@ static void explain_unit(void) {
                 (void) log_error(0,
                                  "%s is %s (%s). Try again in a moment, or see \"systemctl status tdpd\".",
                                  UNIT, s.active, s.sub);
+        return strcmp(s.load, "loaded") == 0 && strcmp(s.active, "failed") != 0;
 }
 
 int daemon_failed(struct tdp_ctx *ctx, int r) {
@@ -117,7 +118,7 @@ static int cannot_reach(const struct args *args, struct tdp_ctx *ctx, int r) {
         if (args->host)
                 (void) log_error(0, "See \"systemctl -H %s status tdpd\".", args->host);
         else
-                explain_unit();
+                (void) explain_unit();
         return r;
 }
 
@@ -138,8 +139,12 @@ int daemon_connect(const struct args *args, struct tdp_ctx **ret) {
         if (r >= 0)
                 r = tdp_ping(ctx, args->host ? 0 : PING_USEC);
         if (r == -ETIMEDOUT && !args->host) {
-                (void) log_error(0, "tdpd has not answered yet; waiting for it.");
-                explain_unit();
+                (void) log_error(0, "tdpd has not answered yet.");
+                if (!explain_unit()) {
+                        tdp_unref(ctx);
+                        return -EHOSTDOWN;
+                }
+                (void) log_error(0, "Waiting for it.");
                 r = tdp_ping(ctx, 0);
         }
         if (r < 0) {

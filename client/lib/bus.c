@@ -3,6 +3,7 @@
 /* The connection, and one way to make a call on it. */
 
 #include <string.h>
+#include <unistd.h>
 
 #include "libtdp-private.h"
 
@@ -48,6 +49,8 @@ int bus_connect(struct tdp_ctx *ctx) {
         if (ctx->bus && sd_bus_is_open(ctx->bus) > 0)
                 return 0;
         ctx->bus = sd_bus_flush_close_unref(ctx->bus);
+        free(ctx->owner);
+        ctx->owner = NULL;
 
         r = open_bus(ctx, &bus);
         if (r < 0)
@@ -89,17 +92,78 @@ int bus_new_call(struct tdp_ctx *ctx, const char *path, const char *interface, c
         return 0;
 }
 
+/*
+ * Whoever has the daemon's name is given VMs, and hands out memory.  The bus lets only root have it; we do
+ * not rely on how it is configured.  Oneself is no danger to oneself, on a bus of one's own.  0 if nobody is
+ * there.
+ */
+static int check_owner(struct tdp_ctx *ctx, const char *name) {
+        _cleanup_(sd_bus_creds_unrefp) sd_bus_creds *creds = NULL;
+        const char *unique;
+        uid_t uid;
+        int r;
+
+        if (ctx->address) /* the program has chosen it */
+                return 1;
+        if (ctx->owner && strcmp(name, ctx->owner) == 0)
+                return 1;
+        r = sd_bus_get_name_creds(ctx->bus, name, SD_BUS_CREDS_UNIQUE_NAME | SD_BUS_CREDS_EUID, &creds);
+        if (r == -ENXIO)
+                return 0;
+        if (r >= 0)
+                r = sd_bus_creds_get_unique_name(creds, &unique);
+        if (r >= 0)
+                r = sd_bus_creds_get_euid(creds, &uid);
+        if (r < 0)
+                return ctx_fail(ctx, -EPERM, NULL,
+                                "It cannot be found out whose process %s is, so it is not trusted: %s", name,
+                                strerror(-r));
+        if (uid != 0 && (ctx->host || uid != geteuid()))
+                return ctx_fail(ctx, -EPERM, NULL,
+                                "%s on the bus is a process of user %u and not of root, so it is not trusted: look "
+                                "at it with \"busctl status %s\"",
+                                name, uid, name);
+        free(ctx->owner);
+        ctx->owner = strdup(unique);
+        return ctx->owner ? 1 : ctx_fail(ctx, -ENOMEM, NULL, "Out of memory");
+}
+
+static int ping(struct tdp_ctx *ctx, sd_bus_error *error) {
+        return sd_bus_call_method(ctx->bus, TDP_SERVICE, TDP_PATH, "org.freedesktop.DBus.Peer", "Ping",
+                                  error, NULL, NULL);
+}
+
 int bus_call_message(struct tdp_ctx *ctx, sd_bus_message *m, const char *what, sd_bus_message **ret_reply) {
         _cleanup_(sd_bus_error_free) sd_bus_error error = SD_BUS_ERROR_NULL;
+        _cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
         int r;
 
         log_debug(ctx, "Calling %s.%s on %s", sd_bus_message_get_interface(m), sd_bus_message_get_member(m),
                   sd_bus_message_get_path(m));
 
-        r = sd_bus_call(ctx->bus, m, ctx->timeout_usec, &error, ret_reply);
+        r = ctx->owner ? 1 : check_owner(ctx, TDP_SERVICE);
+        if (r < 0)
+                return r;
+        /* A descriptor is not sent before it is known to whom: have it started first. */
+        if (r == 0 && strchr(sd_bus_message_get_signature(m, true) ?: "", 'h')) {
+                r = ping(ctx, &error);
+                if (r < 0)
+                        return ctx_fail_bus(ctx, r, &error, what);
+                r = check_owner(ctx, TDP_SERVICE);
+                if (r <= 0)
+                        return r < 0 ? r : ctx_fail_bus(ctx, -EHOSTDOWN, &error, what);
+        }
+
+        r = sd_bus_call(ctx->bus, m, ctx->timeout_usec, &error, &reply);
         if (r < 0)
                 return ctx_fail_bus(ctx, r, &error, what);
 
+        /* It may be another one by now. */
+        r = check_owner(ctx, sd_bus_message_get_sender(reply) ?: TDP_SERVICE);
+        if (r < 0)
+                return r;
+        if (ret_reply)
+                *ret_reply = TAKE_PTR(reply);
         return 0;
 }
 

@@ -77,6 +77,7 @@ TDP_EXPORT struct tdp_ctx *tdp_unref(struct tdp_ctx *ctx) {
         sd_bus_flush_close_unref(ctx->bus);
         free(ctx->address);
         free(ctx->host);
+        free(ctx->owner);
         free(ctx->error_name);
         free(ctx->error_message);
         free(ctx);

@@ -19,6 +19,7 @@ struct tdp_ctx {
         unsigned n_ref;
         sd_bus *bus;
         char *address, *host;
+        char *owner; /* unique name of the daemon, known to be trusted */
         uint64_t timeout_usec;
 
         struct tdp_job *jobs; /* those to which a JobRemoved signal may apply */

@@ -92,7 +92,7 @@ static void build_fails(const char *scenario, const char *error, const char *par
 static void test_failing_builds(void **state) {
         build_fails("fault", ERR("Failed"), "asked to build 805306368 bytes");
         build_fails("fault", ERR("Failed"), "no accessible memory there");
-        build_fails("no-memory", ERR("Failed"), "LimitMEMLOCK=infinity");
+        build_fails("no-memory", ERR("Failed"), "no memory for page tables");
         build_fails("few-levels", ERR("Busy"), "build again when the VM runs");
         build_fails("always-again", ERR("Busy"), "keeps changing its memory slots");
 }

@@ -26,8 +26,9 @@ BUS_CONFIG = '''<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Config
 <busconfig>
   <listen>unix:path={folder}/bus</listen>
   <auth>EXTERNAL</auth>
+  <servicedir>{folder}</servicedir>
   <policy context="default">
-    <allow send_destination="*"/> <allow receive_sender="*"/> <allow own="*"/>
+    <allow user="*"/> <allow send_destination="*"/> <allow receive_sender="*"/> <allow own="*"/>
   </policy>
 </busconfig>
 '''
@@ -63,12 +64,15 @@ class Lab(unittest.TestCase):
             time.sleep(0.05)
         return result
 
-    def start_bus(self):
+    def start_bus(self, service=None, *options):
+        """service: what starts tdpd when it is called, as in a .service file."""
         if not shutil.which('dbus-daemon'):
             self.skipTest('dbus-daemon is not installed')
         config = self.folder / 'bus.conf'
         config.write_text(BUS_CONFIG.format(folder=self.folder))
-        bus = self.spawn('dbus-daemon', f'--config-file={config}', '--nofork', '--print-address', stdout=subprocess.PIPE)
+        if service:
+            (self.folder / 'org.tdpd1.service').write_text(f'[D-BUS Service]\nName=org.tdpd1\n{service}\n')
+        bus = self.spawn('dbus-daemon', f'--config-file={config}', '--nofork', '--print-address', *options, stdout=subprocess.PIPE)
         self.assertIn(b'unix:', bus.stdout.readline())  # printed when it listens
 
     def start_on_bus(self, *command, name='org.tdpd1'):

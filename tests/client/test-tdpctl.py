@@ -19,7 +19,7 @@ import time
 
 from contract import EXPLAIN_KEYS, JOB_KEYS, NODE_KEYS, POOL_KEYS, REASON_KEYS, STATUS_KEYS, VM_KEYS, VMS_KEYS, \
     WARM_KEYS
-from lab import FAKE_QEMU, FAKE_SYSTEMD, Lab, TDPCTL, TOP, main
+from lab import FAKE_QEMU, FAKE_SYSTEMD, FAKE_TDPD, Lab, TDPCTL, TOP, main
 
 
 def verbs():
@@ -153,6 +153,35 @@ class NoDaemon(Lab):
                 self.start_bus()
                 self.start_on_bus(FAKE_SYSTEMD, *states, name='org.freedesktop.systemd1')
                 self.unreachable(says)
+
+    def test_case_67_service_exits(self):
+        """It exits before it has its name."""
+        self.start_bus('Exec=/bin/false')
+        self.start_on_bus(FAKE_SYSTEMD, 'loaded', 'failed', 'failed', 'exit-code', name='org.freedesktop.systemd1')
+        self.unreachable(r'(?s)cannot be reached.*has failed \(exit-code\).*journalctl -u tdpd')
+
+    def test_case_67_masked(self):
+        self.start_bus('Exec=/bin/false\nSystemdService=tdpd.service', '--systemd-activation')
+        self.start_on_bus(FAKE_SYSTEMD, 'masked', 'inactive', 'dead', 'success', 'org.freedesktop.systemd1.UnitMasked',
+                          name='org.freedesktop.systemd1')
+        self.unreachable('(?s)cannot be reached.*masked.*systemctl unmask')
+
+    def test_case_67_nobody_tells(self):
+        """The bus is not told that it has failed, and would have us wait for 25 seconds."""
+        self.start_bus('Exec=/bin/false\nSystemdService=tdpd.service', '--systemd-activation')
+        self.start_on_bus(FAKE_SYSTEMD, 'loaded', 'failed', 'failed', 'exit-code', name='org.freedesktop.systemd1')
+        self.unreachable(r'(?s)has not answered yet.*has failed \(exit-code\)')
+
+    def test_case_72_owner_is_not_root(self):
+        if os.geteuid() != 0:
+            self.skipTest('needs root, to have it run by somebody else')
+        self.start_bus()
+        os.chmod(self.folder, 0o755)
+        self.start_on_bus('setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', FAKE_TDPD)
+        result = self.tdpctl('vms', code=3)
+        self.assertIn('process of user 65534 and not of root', result.stderr)
+        result = self.tdpctl('attach', 'db', os.getpid(), code=3)
+        self.assertIn('is not trusted', result.stderr)
 
     def test_hung_daemon(self):
         daemon = self.start_fake()

@@ -144,6 +144,21 @@ static void test_strange_files(void **state) {
 }
 
 /* A record is never written through a link that somebody has put there. */
+/* /run/tdpd is one of the places of the configuration. */
+static void test_configuration_is_no_record(void **state) {
+        StateEntry *e = NULL;
+        size_t n;
+        State *s;
+
+        assert_int_equal(state_open(dir, &s), 0);
+        write_file("tdpd.conf", "[Policy]\n", 9);
+        assert_int_equal(mkdir(in_dir("tdpd.conf.d"), 0700), 0);
+        assert_int_equal(state_list(s, 100, &e, &n), 0);
+        assert_int_equal(n, 0);
+        state_entries_free(e, n);
+        state_free(s);
+}
+
 static void test_no_link_is_followed(void **state) {
         State *s = NULL;
         struct stat st;
@@ -165,6 +180,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_write, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_one_at_a_time, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_strange_files, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_configuration_is_no_record, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_no_link_is_followed, setup, teardown),
         };
 

@@ -82,6 +82,7 @@ void tdp_set_log_priority(struct tdp_ctx *ctx, int priority);
  *   InvalidConfig -EBADMSG
  *
  * -EHOSTDOWN: the daemon is not on the bus, or went away.
+ * -EPERM: what has its name on the bus is neither root's nor your own, and is not trusted.
  * -ENOTCONN: the bus cannot be reached.  -ETIMEDOUT: no answer in time.
  */
 const char *tdp_error_name(const struct tdp_ctx *ctx);
