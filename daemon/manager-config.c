@@ -18,18 +18,32 @@ static void apply_limits(Manager *m, const Config *old) {
         m->accounts.limits = m->config.limits;
 }
 
+/* getgrnam() sets no error, or one of several, if there simply is no such group. */
+static bool is_trouble(int error) {
+        return error == ENOMEM || error == EIO || error == EMFILE || error == ENFILE || error == EINTR;
+}
+
 static void apply_group(Manager *m, const Config *old) {
-        struct group *g = getgrnam(m->config.group);
+        struct group *g;
 
         turns_forget(m->turns);
-        m->has_group = g;
-        if (g)
+        errno = 0;
+        g = getgrnam(m->config.group);
+        if (g) {
+                m->has_group = true;
                 m->group = g->gr_gid;
-        else
-                /* Only root then: fail closed, and serve. */
-                log_message(MESSAGE_NO_GROUP, FIELDS(FIELD_TEXT("TDP_GROUP", m->config.group)),
-                            "There is no group \"%s\": only root may reserve and attach VMs",
-                            m->config.group);
+                return;
+        }
+        /* That it cannot be looked up now does not make it another one. */
+        if (m->has_group && is_trouble(errno) && streq(old->group, m->config.group)) {
+                log_warning_errno(-errno, "Group \"%s\" cannot be looked up, it stays as it was",
+                                  m->config.group);
+                return;
+        }
+        /* Only root then: fail closed, and serve. */
+        m->has_group = false;
+        log_message(MESSAGE_NO_GROUP, FIELDS(FIELD_TEXT("TDP_GROUP", m->config.group)),
+                    "There is no group \"%s\": only root may reserve and attach VMs", m->config.group);
 }
 
 static void apply_healing(Manager *m, const Config *old) {
@@ -109,6 +123,8 @@ int manager_reload(Manager *m, sd_bus_error *error) {
                           r < 0 ? "The new configuration is refused, the old one stays: "
                                 : "Serving org.tdpd1.",
                           r < 0 ? why.text : "");
+        if (r == -ENOMEM) /* which says nothing about the configuration */
+                return r;
         if (r < 0)
                 return sd_bus_error_setf(error, TDP_ERROR_CONFIG,
                                          "the new configuration is refused, the old one stays: %s",

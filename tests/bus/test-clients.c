@@ -90,6 +90,24 @@ static void case_51_memlock_too_small(void **state) {
                 assert_null(strstr(output, "RLIMIT_MEMLOCK"));
 }
 
+/* A VM takes two descriptors of the daemon's, and one for each node. */
+static void test_descriptors_are_limited(void **state) {
+        Reservation r;
+        Fixture *f;
+
+        require_root();
+        f = fixture_start("[Limits]\nMaxFDs=7\n", NULL);
+        r = reserve(f, "a", MIB, 4096);
+        wait_job(f, r.job);
+        wait_job(f, reserve(f, "b", MIB, 4096).job);
+        assert_call_fails(f, ERR("LimitExceeded"), "MaxFDs=", "Reserve", "sta{sv}", "c", MIB, 1, "page-size",
+                          "t", UINT64_C(4096));
+        assert_int_equal(count_vms(f), 2);
+        release(f, r.vm);
+        wait_job(f, reserve(f, "c", MIB, 4096).job);
+        fixture_stop(f);
+}
+
 /* What the release waits for is charged, and a second one can wait too. */
 static int release_twice(sd_bus *bus, void *userdata) {
         return sd_bus_call_method(bus, "org.tdpd1", userdata, "org.tdpd1.VM", "Release", NULL, NULL, NULL) <
@@ -117,6 +135,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(case_69_client_loss_does_not_cancel, fixture_teardown),
                 cmocka_unit_test(case_51_memlock_too_small),
+                cmocka_unit_test_teardown(test_descriptors_are_limited, fixture_teardown),
                 cmocka_unit_test_teardown(test_two_wait_for_a_release, fixture_teardown),
         };
 

@@ -95,6 +95,7 @@ static int append_level(sd_bus_message *m) {
 
 static const Call calls[] = {
         MANAGER_CALL("Explain", NULL, append_explain),
+        MANAGER_CALL("Reload", NULL, NULL),
         MANAGER_CALL("ListVMs", NULL, NULL),
         MANAGER_CALL("ListJobs", NULL, NULL),
         MANAGER_CALL("ListNodes", NULL, NULL),
