@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "memstream.h"
+
 #define MAGIC "tdpd-record "
 
 typedef enum Kind {
@@ -78,7 +80,7 @@ static bool kind_is_list(Kind k) {
 }
 
 /* FNV-1a: finds accidents, and is not meant to find forgeries, as only root can write there. */
-static uint64_t checksum(const char *p, size_t n) {
+uint64_t record_checksum(const char *p, size_t n) {
         uint64_t h = UINT64_C(0xcbf29ce484222325);
 
         for (size_t i = 0; i < n; i++)
@@ -156,13 +158,13 @@ int record_format(const Record *r, char **ret, size_t *ret_size) {
         fprintf(f, MAGIC "%u\n", RECORD_VERSION);
         for (size_t i = 0; i < ELEMENTSOF(keys) && k >= 0; i++)
                 k = write_value(f, &keys[i], r);
-        if (fflush(f) == 0) {
-                sum = checksum(text, size);
+        if (fflush(f) == 0 && text) {
+                sum = record_checksum(text, size);
                 fprintf(f, "end %016" PRIx64 "\n", sum);
         }
         if (ferror(f))
                 k = -ENOMEM;
-        if (fclose(f) != 0 || k < 0)
+        if (memstream_close(f, &text) < 0 || k < 0)
                 return -ENOMEM;
         if (size > RECORD_SIZE_MAX)
                 return -EFBIG;
@@ -398,7 +400,8 @@ static int check_frame(const char *text, size_t size, const char **ret, size_t *
                 return fail(fault, "truncated", "its last line is missing after %zu bytes", size);
         memcpy(hex, text + size - 17, 16);
         hex[16] = '\0';
-        if (parse_hex(hex, &sum) < 0 || sum != checksum(text, size - tail) || memchr(text, '\0', size))
+        if (parse_hex(hex, &sum) < 0 || sum != record_checksum(text, size - tail) ||
+            memchr(text, '\0', size))
                 return fail(fault, "damaged", "its checksum is wrong");
         *ret = text + n;
         *ret_size = size - tail - n;

@@ -72,6 +72,8 @@ typedef struct RecordFault {
 } RecordFault;
 
 void record_done(Record *r);
+/* Of all that stands before "end". */
+uint64_t record_checksum(const char *text, size_t size);
 int record_format(const Record *r, char **ret, size_t *ret_size);
 /* -EBADMSG with "fault" set, or -ENOMEM. */
 int record_parse(const char *text, size_t size, Record *ret, RecordFault *fault);

@@ -231,6 +231,22 @@ static void many(const char *address, unsigned n, uint64_t bytes) {
         sd_bus_flush_close_unref(bus);
 }
 
+static void count(const char *address) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus *bus = connect_to(address);
+        sd_bus_message *reply;
+        unsigned n = 0;
+
+        check(sd_bus_call_method(bus, DAEMON, MANAGER, "org.tdpd1.Manager", "ListVMs", &error, &reply, NULL),
+              "ListVMs", &error);
+        check(sd_bus_message_enter_container(reply, 'a', "(ssout)"), "ListVMs", NULL);
+        while (sd_bus_message_skip(reply, "(ssout)") > 0)
+                n++;
+        printf("{\"vms\": %u}\n", n);
+        sd_bus_message_unref(reply);
+        sd_bus_flush_close_unref(bus);
+}
+
 /* ---- Call rates -------------------------------------------------------- */
 
 static uint64_t call_ping(sd_bus *bus, unsigned n) {
@@ -289,6 +305,7 @@ static void rates(unsigned n_rounds, unsigned n_calls, char *argv[], unsigned n_
 static const char usage[] = "daemon-bench loop BYTES THREADS\n"
                             "daemon-bench reserve ADDRESS NAME BYTES PAGE-SIZE\n"
                             "daemon-bench many ADDRESS N BYTES\n"
+                            "daemon-bench count ADDRESS\n"
                             "daemon-bench rates ROUNDS CALLS [ADDRESS N]...\n";
 
 int main(int argc, char *argv[]) {
@@ -298,6 +315,8 @@ int main(int argc, char *argv[]) {
                 reserve(argv[2], argv[3], number(argv[4]), number(argv[5]));
         else if (argc == 5 && strcmp(argv[1], "many") == 0)
                 many(argv[2], (unsigned) number(argv[3]), number(argv[4]));
+        else if (argc == 3 && strcmp(argv[1], "count") == 0)
+                count(argv[2]);
         else if (argc >= 6 && argc % 2 == 0 && strcmp(argv[1], "rates") == 0)
                 rates((unsigned) number(argv[2]), (unsigned) number(argv[3]), argv + 4,
                       (unsigned) (argc - 4) / 2);
