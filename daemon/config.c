@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 
-#include "log.h"
+#include "log-message.h"
 
 #define BLANKS      " \t\v\f\r"
 #define SECTION_MAX 49U /* the library cuts longer ones short without a word */
@@ -169,6 +169,10 @@ static int find_section(Parser *p, const char *section, const ConfigSection **re
         return 0;
 }
 
+#define LINE_FIELDS(p, section, key)                                                                        \
+        FIELDS(FIELD_TEXT("TDP_FILE", (p)->path), FIELD_NUMBER("TDP_LINE", (p)->line),                      \
+               FIELD_TEXT("TDP_SECTION", section), FIELD_TEXT("TDP_KEY", key))
+
 static int on_entry(void *userdata, const char *section, const char *key, const char *value) {
         const ConfigSection *known;
         Parser *p = userdata;
@@ -181,7 +185,8 @@ static int on_entry(void *userdata, const char *section, const char *key, const 
                 return 1;
         if (!known) {
                 if (!streq(p->unknown, section))
-                        log_warning("%s:%u: there is no section [%s], ignoring its %s= and what follows",
+                        log_message(MESSAGE_CONFIG_IGNORED, LINE_FIELDS(p, section, key),
+                                    "%s:%u: there is no section [%s], ignoring its %s= and what follows",
                                     p->path, p->line, section, key);
                 snprintf(p->unknown, sizeof(p->unknown), "%s", section);
                 return 1;
@@ -191,7 +196,8 @@ static int on_entry(void *userdata, const char *section, const char *key, const 
                         p->r = assign(p, &config_items[i], section, value, base);
                         return 1;
                 }
-        log_warning("%s:%u: [%s] has no %s=, ignoring it", p->path, p->line, section, key);
+        log_message(MESSAGE_CONFIG_IGNORED, LINE_FIELDS(p, section, key),
+                    "%s:%u: [%s] has no %s=, ignoring it", p->path, p->line, section, key);
         return 1;
 }
 

@@ -16,6 +16,10 @@
         X(CONFIG_READ, LOG_INFO, "97a711dfa01b4812b3349c8a249a2334")                                        \
         X(CONFIG_REFUSED, LOG_ERR, "9e431765178941ed89d7a493e421b0e0")                                      \
         X(MEMLOCK_LOW, LOG_WARNING, "a9bc733b18284dbcb41c357a417ac1b8")                                     \
+        X(CONFIG_IGNORED, LOG_WARNING, "633056f883914e5194327c6c41495f6d")                                  \
+        X(WARM_READY, LOG_INFO, "b7d9861ca2664623be7590104fc16eeb")                                         \
+        X(WARM_FAILED, LOG_WARNING, "0c29e5b7f90e4c0b87915a9c0a4186db")                                     \
+        X(WARM_GIVEN_UP, LOG_INFO, "750b6c3407ce4aabb382123819bcb4dc")                                      \
         X(REQUEST_REFUSED, LOG_NOTICE, "ca4c723352b84fceb0e30bd965c1c03b")                                  \
         X(VM_RESERVED, LOG_INFO, "b603f553912648b7bf1182919fa59971")                                        \
         X(VM_POPULATED, LOG_INFO, "adbf8a4a592a462f9aad1ac6420c6fe5")                                       \

@@ -11,7 +11,7 @@
 #include "cut.h"
 #include "format.h"
 #include "job.h"
-#include "log.h"
+#include "log-message.h"
 #include "psi.h"
 
 /* While there is something to do and a reason not to. */
@@ -257,7 +257,11 @@ static void failed(Warm *w, const sd_bus_error *error) {
                         h = &w->specs[i];
         if (h) {
                 if (h->why != WARM_HOLD_FAILED)
-                        log_warning("Warm slab %s cannot be filled: %s", warm_spec_format(&s->spec, text),
+                        log_message(MESSAGE_WARM_FAILED,
+                                    FIELDS(FIELD_TEXT("TDP_WARM", warm_spec_format(&s->spec, text)),
+                                           FIELD_BYTES(s->spec.bytes),
+                                           FIELD_TEXT("TDP_REASON", error->message)),
+                                    "Warm slab %s cannot be filled: %s", text,
                                     error->message ?: "no memory for the daemon itself");
                 hold(h, WARM_HOLD_FAILED, "%s", error->message ?: "no memory for the daemon itself");
         }
@@ -277,8 +281,13 @@ static void on_step(Worker *worker, int result, void *userdata) {
                 return;
         }
         if (slab_is_ready(s)) {
-                log_info("Warm slab %s: ready on node %u in pages of %s", warm_spec_format(&s->spec, text),
-                         s->memory->parts[0].node, format_bytes(s->memory->page_size));
+                log_message(MESSAGE_WARM_READY,
+                            FIELDS(FIELD_TEXT("TDP_WARM", warm_spec_format(&s->spec, text)),
+                                   FIELD_BYTES(s->spec.bytes),
+                                   FIELD_NUMBER("TDP_NODE", s->memory->parts[0].node),
+                                   FIELD_NUMBER("TDP_PAGE_SIZE", s->memory->page_size)),
+                            "Warm slab %s: ready on node %u in pages of %s", text, s->memory->parts[0].node,
+                            format_bytes(s->memory->page_size));
                 w->filling = NULL;
                 bus_warm_changed(w->manager);
         }
@@ -386,8 +395,10 @@ bool warm_give_up(Warm *w, const PlacementRequest *req, Placement *ret, Slab **r
 
                 if (!chosen[i])
                         continue;
-                log_info("Warm slab %s: given up for a request that needs its pages",
-                         warm_spec_format(&slabs[i]->spec, text));
+                log_message(MESSAGE_WARM_GIVEN_UP,
+                            FIELDS(FIELD_TEXT("TDP_WARM", warm_spec_format(&slabs[i]->spec, text)),
+                                   FIELD_BYTES(slabs[i]->spec.bytes)),
+                            "Warm slab %s: given up for a request that needs its pages", text);
                 remove_slab(w, slabs[i]);
                 if (facts[i].page_size == base_page_size())
                         DL_APPEND(*ret_leaving, slabs[i]);

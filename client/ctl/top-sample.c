@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "cleanup.h"
+#include "pool-list.h"
 #include "top.h"
 #include "verbs.h"
 
@@ -48,7 +49,7 @@ static uint64_t multiply(uint64_t a, uint64_t b) {
         return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-static int read_pools(struct top_sample *s, const struct tdp_node *nodes) {
+static int read_pools(struct top_sample *s, const struct tdp_value *manager, const struct tdp_node *nodes) {
         const struct tdp_value *pool;
         const struct tdp_node *node;
 
@@ -63,6 +64,8 @@ static int read_pools(struct top_sample *s, const struct tdp_node *nodes) {
                                 .page_size = page_size,
                                 .total = multiply(tdp_value_get_uint(tdp_value_at(pool, 1)), page_size),
                                 .free = multiply(tdp_value_get_uint(tdp_value_at(pool, 2)), page_size),
+                                .warm = pool_list_get(tdp_value_find(manager, "WarmBytes"),
+                                                      tdp_node_get_id(node), page_size),
                                 .leased = multiply(tdp_value_get_uint(tdp_value_at(pool, 5)), page_size),
                         };
                 }
@@ -153,7 +156,7 @@ int top_read(struct tdp_ctx *ctx, struct top_sample *ret) {
         if (r >= 0)
                 r = tdp_list_jobs(ctx, &jobs);
         if (r >= 0)
-                r = read_pools(&s, nodes);
+                r = read_pools(&s, manager, nodes);
         if (r >= 0)
                 r = read_vms(&s, vms);
         if (r >= 0)

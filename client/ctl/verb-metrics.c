@@ -8,6 +8,7 @@
 #include "daemon.h"
 #include "json.h"
 #include "openmetrics.h"
+#include "pool-list.h"
 #include "size.h"
 #include "verbs.h"
 
@@ -46,6 +47,13 @@ static const struct metric pool_metrics[] = {
         GAUGE_BYTES("tdpd_pool_surplus_bytes",
                     "Of the pool, pages above its size: they go when they are freed."),
         GAUGE_BYTES("tdpd_pool_leased_bytes", "Of the pool, claimed by VMs of tdpd."),
+};
+
+/* Of the manager's lists of (node, page size, bytes): in the order of node and size, with zeros for pools
+ * that are not in it. */
+static const struct property_metric pool_list_metrics[] = {
+        { "WarmBytes", GAUGE_BYTES("tdpd_pool_warm_bytes",
+                                   "Of the pool, allocated and cleared ahead, and no VM's yet.") },
 };
 
 static const struct property_metric vm_metrics[] = {
@@ -185,6 +193,41 @@ static void emit_pools(const struct sink *s, const struct facts *f) {
         }
 }
 
+/* Small pages have no pool, and warm memory all the same. */
+static void emit_pool_lists(const struct sink *s, const struct facts *f) {
+        for (size_t i = 0; i < ELEMENTSOF(pool_list_metrics); i++) {
+                const struct property_metric *p = &pool_list_metrics[i];
+                const struct tdp_value *list = tdp_value_find(f->manager, p->property), *pool, *v;
+                char name[16], size[SIZE_TEXT_MAX];
+                const struct tdp_node *node;
+
+                if (!list) /* of an older daemon, which has nothing of that kind */
+                        continue;
+                begin(s, &p->metric);
+                tdp_node_foreach (f->nodes, node)
+                        tdp_value_foreach (tdp_value_find(tdp_node_get_properties(node), "Pools"), pool) {
+                                uint64_t page_size = tdp_value_get_uint(tdp_value_at(pool, 0));
+
+                                emit(s, &p->metric,
+                                     (struct label[]){ { "node", node_name(node, name) },
+                                                       { "page_size", size_format(page_size, size) } },
+                                     2, pool_list_get(list, tdp_node_get_id(node), page_size));
+                        }
+                tdp_value_foreach (list, v) {
+                        uint64_t id = tdp_value_get_uint(tdp_value_at(v, 0)),
+                                 page_size = tdp_value_get_uint(tdp_value_at(v, 1));
+
+                        if (nodes_have_pool(f->nodes, id, page_size))
+                                continue;
+                        (void) snprintf(name, sizeof(name), "%" PRIu64, id);
+                        emit(s, &p->metric,
+                             (struct label[]){ { "node", name },
+                                               { "page_size", size_format(page_size, size) } },
+                             2, tdp_value_get_uint(tdp_value_at(v, 2)));
+                }
+        }
+}
+
 static uint64_t lost_for(const struct tdp_value *by_reason, size_t reason) {
         bool other = reason == ELEMENTSOF(lost_reasons) - 1;
         const struct tdp_value *v;
@@ -248,6 +291,7 @@ int verb_metrics(const struct args *args) {
         emit_host(&s, &facts);
         emit_nodes(&s, &facts);
         emit_pools(&s, &facts);
+        emit_pool_lists(&s, &facts);
         emit_vms(&s, &facts);
         if (args->json != JSON_OFF)
                 return json_print(args, s.array) < 0 ? EXIT_FAILED : EXIT_OK;

@@ -309,6 +309,9 @@ static int p_manager(sd_bus *b, const char *path, const char *interface, const c
                                              "abi-version", "u", UINT32_C(1), "root-level", "u", UINT32_C(4),
                                              "max-leaf", "t", UINT64_C(1) << 30, "features", "as", 1,
                                              "ad-bits");
+        if (strcmp(property, "WarmBytes") == 0)
+                return sd_bus_message_append(reply, "a(utt)", 2, 0, UINT64_C(2) << 20, UINT64_C(32) << 20, 0,
+                                             UINT64_C(4096), UINT64_C(1) << 20);
         if (strcmp(property, "Warm") == 0)
                 return sd_bus_message_append(reply, "a(sttiuutss)", 2, "4G*2 node=0 page=2M",
                                              UINT64_C(4) << 30, UINT64_C(2) << 20, 0, UINT32_C(2),
@@ -333,6 +336,7 @@ static const sd_bus_vtable manager_vtable[] = {
         SD_BUS_PROPERTY("Warm", "a(sttiuutss)", p_manager, 0, 0),
         SD_BUS_PROPERTY("Draining", "a(stau)", p_manager, 0, 0),
         SD_BUS_PROPERTY("Quarantine", "a(sss)", p_manager, 0, 0),
+        SD_BUS_PROPERTY("WarmBytes", "a(utt)", p_manager, 0, 0),
         METHOD("Reserve", "sta{sv}", "oo", m_reserve),
         METHOD("AttachPid", "sua{sv}", "oo", m_attach_pid),
         METHOD("Explain", "a{sv}", "sa(ss)a{sv}", m_explain),

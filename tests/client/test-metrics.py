@@ -67,6 +67,8 @@ class Text(Lab):
         for key, name in [('total', ''), ('free', '_free'), ('reserved', '_reserved'), ('surplus', '_surplus'),
                           ('leased', '_leased')]:
             self.assertEqual(samples[f'tdpd_pool{name}_bytes', '0', '2M'], pool[key] * (2 << 20))
+        warm = {key[1:]: value for key, value in samples.items() if key[0] == 'tdpd_pool_warm_bytes'}
+        self.assertEqual(warm, {('0', '2M'): 32 << 20, ('0', '4K'): 1 << 20})
 
     def test_holes_by_reason(self):
         """Each reason of the contract is always there; what later daemons add does not add label values."""
@@ -131,7 +133,7 @@ class Text(Lab):
         }
         for node, size, page, (total, free, reserved, surplus) in [
                 ('0', '2M', mib2, (1024, 1000, 7, 24)), ('0', '1G', GIB, (16, 16, 0, 0)), ('2', '2M', mib2, (8, 0, 7, 0))]:
-            for name, pages in [('', total), ('_free', free), ('_reserved', reserved), ('_surplus', surplus), ('_leased', 0)]:
+            for name, pages in [('', total), ('_free', free), ('_reserved', reserved), ('_surplus', surplus), ('_leased', 0), ('_warm', 0)]:
                 expected[f'tdpd_pool{name}_bytes', node, size] = pages * page
         self.assertEqual(samples, expected)
 

@@ -43,8 +43,9 @@ def read_uses():
             inside = arguments(text, call.end() - 1)
             if 'LogMessage' in inside:
                 continue
-            at = re.search(r'\bFIELDS\(', inside)
-            given = arguments(inside, at.end() - 1)
+            at = re.search(r'\b(?:(\w+)_)?FIELDS\(', inside)
+            # The file may have a macro for fields that go together.
+            given = re.search(rf'#define {at[1]}_FIELDS\((?:.*\\\n)*.*', text)[0] if at[1] else arguments(inside, at.end() - 1)
             fields = set(re.findall(r'"(TDP_\w+)"', given))
             for name, several in SHORTHANDS.items():
                 if re.search(rf'\b{name}\b', given):
