@@ -214,13 +214,20 @@ int manager_load_nodes(Manager *m, NodeTable **ret, sd_bus_error *error) {
 }
 
 PlacementRequest manager_placement_request(uint64_t bytes, const VMOptions *o) {
-        return (PlacementRequest){
+        PlacementRequest request = {
                 .bytes = bytes,
                 .page_size = o->page_size,
                 .has_nodes = o->has_nodes,
                 .nodes = o->nodes,
+                .has_cpus = o->has_cpus,
+                .cpus = o->cpus,
                 .numa_mode = o->numa_mode,
+                .vcpus = o->vcpus,
+                .n_parts = o->n_parts,
         };
+
+        memcpy(request.parts, o->parts, o->n_parts * sizeof(PlacementPart));
+        return request;
 }
 
 int manager_place(Manager *m, uint64_t bytes, const VMOptions *o, NodeTable **ret_nodes, Placement *ret,

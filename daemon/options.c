@@ -41,12 +41,31 @@ static int set_nodes(VMOptions *o, Value v, sd_bus_error *error) {
         return 0;
 }
 
+static int set_cpus(VMOptions *o, Value v, sd_bus_error *error) {
+        if (*v.s == '\0' || idset_parse(v.s, &o->cpus) < 0)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "cpus \"%s\" is no set of CPUs: write it like \"0-7,16\"", v.s);
+        o->has_cpus = true;
+        return 0;
+}
+
+static int set_parts(VMOptions *o, Value v, sd_bus_error *error) {
+        if (placement_parts_parse(v.s, o->parts, &o->n_parts) < 0)
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_INVALID,
+                                "parts \"%s\" make no sense: write NODE:SIZE for each node, once, like "
+                                "\"0:3G,1:1G\"",
+                                v.s);
+        return 0;
+}
+
 static int set_numa_mode(VMOptions *o, Value v, sd_bus_error *error) {
         o->numa_mode = numa_mode_from_string(v.s);
         if (o->numa_mode < 0)
-                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
-                                         "numa-mode \"%s\" is unknown: use strict, preferred or interleave",
-                                         v.s);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_INVALID,
+                                "numa-mode \"%s\" is unknown: use auto, strict, preferred or interleave",
+                                v.s);
         return 0;
 }
 
@@ -106,6 +125,8 @@ static const struct {
         { "bytes", 't', OPTION_EXPLAIN, set_bytes },
         { "page-size", 't', OPTION_RESERVE | OPTION_EXPLAIN, set_page_size },
         { "nodes", 's', OPTION_RESERVE | OPTION_EXPLAIN, set_nodes },
+        { "cpus", 's', OPTION_RESERVE | OPTION_EXPLAIN, set_cpus },
+        { "parts", 's', OPTION_RESERVE | OPTION_EXPLAIN, set_parts },
         { "numa-mode", 's', OPTION_RESERVE | OPTION_EXPLAIN, set_numa_mode },
         { "decision", 's', OPTION_RESERVE | OPTION_EXPLAIN | OPTION_ATTACH | OPTION_BUILD, set_decision },
         { "vcpus", 'u', OPTION_RESERVE | OPTION_EXPLAIN | OPTION_ATTACH | OPTION_BUILD, set_vcpus },
@@ -118,9 +139,19 @@ static const struct {
 };
 
 static int refuse_key(const char *key, OptionUse use, sd_bus_error *error) {
+        static const char *const placement[] = { "nodes", "cpus", "parts", "numa-mode" };
         _cleanup_free_ char *known = NULL;
         size_t size, n = 0;
         FILE *f;
+
+        for (size_t i = 0; i < ELEMENTSOF(placement); i++)
+                if (streq(key, placement[i]))
+                        return sd_bus_error_setf(
+                                        error, TDP_ERROR_INVALID,
+                                        "option \"%s\" has no meaning here: where memory is was settled when "
+                                        "it was allocated, and pinned memory cannot be moved. Release the VM, "
+                                        "and reserve it anew where it is to be",
+                                        key);
 
         f = open_memstream(&known, &size);
         if (!f)

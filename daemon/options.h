@@ -22,6 +22,10 @@ typedef struct VMOptions {
         uint64_t page_size;
         bool has_nodes;
         IdSet nodes;
+        bool has_cpus;
+        IdSet cpus;
+        PlacementPart parts[PLACEMENT_PARTS_MAX];
+        size_t n_parts;
         NumaMode numa_mode;
         bool has_decision;
         Decision decision;

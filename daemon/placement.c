@@ -3,13 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "bus-error.h"
 #include "format.h"
-#include "memstream.h"
 
 static const char *const numa_mode_table[_NUMA_MODE_MAX] = {
+        [NUMA_AUTO] = "auto",
         [NUMA_STRICT] = "strict",
         [NUMA_PREFERRED] = "preferred",
         [NUMA_INTERLEAVE] = "interleave",
@@ -94,14 +93,6 @@ typedef struct Candidate {
         bool asked; /* in the request's set */
 } Candidate;
 
-static uint64_t sum_available(const Candidate *c, size_t n) {
-        uint64_t sum = 0;
-
-        for (size_t i = 0; i < n; i++)
-                sum += c[i].available;
-        return sum;
-}
-
 /* Takes what it can from each, in order; returns what is left to place. */
 static uint64_t fill(Candidate *c, size_t n, bool asked, uint64_t left) {
         for (size_t i = 0; i < n; i++) {
@@ -126,6 +117,20 @@ static bool place_equal(Candidate *c, size_t n, uint64_t bytes, uint64_t page_si
         return true;
 }
 
+static bool place_parts(Candidate *c, size_t n, const PlacementRequest *req, uint64_t page_size) {
+        for (size_t k = 0; k < req->n_parts; k++) {
+                Candidate *found = NULL;
+
+                for (size_t i = 0; i < n; i++)
+                        if (c[i].node->id == req->parts[k].node)
+                                found = c + i;
+                if (!found || req->parts[k].bytes > found->available || req->parts[k].bytes % page_size != 0)
+                        return false;
+                found->take = req->parts[k].bytes;
+        }
+        return true;
+}
+
 /* The node with the least room among those that have enough: large holes stay for large VMs. */
 static bool place_on_one(Candidate *c, size_t n, bool asked, uint64_t bytes) {
         Candidate *best = NULL;
@@ -139,11 +144,54 @@ static bool place_on_one(Candidate *c, size_t n, bool asked, uint64_t bytes) {
         return best != NULL;
 }
 
-static bool place(Candidate *c, size_t n, NumaMode mode, uint64_t bytes, uint64_t page_size) {
+/* Nodes that can run all vCPUs, those that can run some, and those without CPUs. */
+static unsigned cpu_rank(const Candidate *c, uint32_t vcpus) {
+        unsigned cpus = idset_count(&c->node->cpus);
+
+        return cpus == 0 ? 2 : cpus < vcpus ? 1 : 0;
+}
+
+static bool place_auto(Candidate *c, size_t n, uint64_t bytes, uint32_t vcpus) {
+        Candidate *best = NULL;
+
+        for (size_t i = 0; i < n; i++)
+                if (c[i].available >= bytes &&
+                    (!best || cpu_rank(c + i, vcpus) < cpu_rank(best, vcpus) ||
+                     (cpu_rank(c + i, vcpus) == cpu_rank(best, vcpus) && c[i].available < best->available)))
+                        best = c + i;
+        if (best) {
+                best->take = bytes;
+                return true;
+        }
+
+        /* As few as possible: the largest first, and those without CPUs only if the others are not enough.
+         */
+        while (bytes > 0) {
+                best = NULL;
+                for (size_t i = 0; i < n; i++)
+                        if (c[i].take == 0 && c[i].available > 0 &&
+                            (!best || cpu_rank(c + i, 1) < cpu_rank(best, 1) ||
+                             (cpu_rank(c + i, 1) == cpu_rank(best, 1) && c[i].available > best->available)))
+                                best = c + i;
+                if (!best)
+                        return false;
+                best->take = MIN_OF(bytes, best->available);
+                bytes -= best->take;
+        }
+        return true;
+}
+
+static bool place(Candidate *c, size_t n, const PlacementRequest *req, uint64_t page_size) {
+        uint64_t bytes = req->bytes;
+
         if (n == 0)
                 return false;
+        if (req->n_parts > 0)
+                return place_parts(c, n, req, page_size);
 
-        switch (mode) {
+        switch (req->numa_mode) {
+        case NUMA_AUTO:
+                return place_auto(c, n, bytes, req->vcpus);
         case NUMA_INTERLEAVE:
                 return place_equal(c, n, bytes, page_size);
         case NUMA_STRICT:
@@ -155,7 +203,7 @@ static bool place(Candidate *c, size_t n, NumaMode mode, uint64_t bytes, uint64_
         }
 }
 
-/* Candidates for a page size: nodes with memory, only the asked ones unless others may help out. */
+/* Nodes with memory, only the asked ones unless others may help out. */
 static size_t candidates(const NodeTable *t, const Claim *claims, size_t n_claims,
                          const PlacementRequest *req, uint64_t page_size, Candidate *c) {
         size_t n = 0;
@@ -164,7 +212,7 @@ static size_t candidates(const NodeTable *t, const Claim *claims, size_t n_claim
                 const Node *node = &t->nodes[i];
                 bool asked = !req->has_nodes || idset_has(&req->nodes, node->id);
 
-                if (!asked && req->numa_mode != NUMA_PREFERRED)
+                if (!asked && req->numa_mode != NUMA_PREFERRED && req->n_parts == 0)
                         continue;
                 if (!req->has_nodes && node->mem_total == 0)
                         continue;
@@ -177,85 +225,67 @@ static size_t candidates(const NodeTable *t, const Claim *claims, size_t n_claim
         return n;
 }
 
-/* "node 0: 2000 free, 0 reserved; node 1: ...", in pages. */
-static int describe_nodes(const Candidate *c, size_t n, uint64_t page_size, char **ret) {
-        _cleanup_free_ char *s = NULL;
-        size_t size;
-        FILE *f;
+int placement_try(const NodeTable *t, const Claim *claims, size_t n_claims, const PlacementRequest *req,
+                  uint64_t page_size, Placement *ret) {
+        _cleanup_free_ Candidate *c = NULL;
+        _cleanup_free_ PlacementPart *parts = NULL;
+        size_t n, n_parts = 0;
 
-        f = open_memstream(&s, &size);
-        if (!f)
+        c = calloc(t->n_nodes + 1, sizeof(Candidate));
+        parts = calloc(t->n_nodes + 1, sizeof(PlacementPart));
+        if (!c || !parts)
                 return -ENOMEM;
-        for (size_t i = 0; i < n; i++) {
-                const Pool *p = node_find_pool(c[i].node, page_size);
-                uint64_t all = p ? p->free : (c[i].node->mem_free + c[i].node->mem_cache) / page_size;
-
-                if (page_size != base_page_size() && !p)
-                        all = 0;
-                fprintf(f, "%s%" PRIu64 " free, %" PRIu64 " reserved on node %u", i > 0 ? "; " : "", all,
-                        all - MIN_OF(all, c[i].available / page_size), c[i].node->id);
-        }
-        if (memstream_close(f, &s) < 0)
-                return -ENOMEM;
-        *ret = TAKE_PTR(s);
-        return 0;
-}
-
-/* Nodes outside of the request's set that could have served it alone. */
-static int describe_alternatives(const NodeTable *t, const Claim *claims, size_t n_claims,
-                                 const PlacementRequest *req, uint64_t page_size, char **ret) {
-        IdSet fit = {};
-
-        for (size_t i = 0; i < t->n_nodes; i++)
-                if (req->has_nodes && !idset_has(&req->nodes, t->nodes[i].id) &&
-                    placement_available(&t->nodes[i], claims, n_claims, page_size) >= req->bytes)
-                        idset_add(&fit, t->nodes[i].id);
-        return idset_format(&fit, ret);
-}
-
-static int refuse(const NodeTable *t, const Claim *claims, size_t n_claims, const PlacementRequest *req,
-                  uint64_t page_size, const Candidate *c, size_t n, sd_bus_error *error) {
-        _cleanup_free_ char *have = NULL, *fit = NULL, *nodes = NULL;
-        uint64_t available = sum_available(c, n), need = req->bytes, lacking;
-        char hint[200];
-        IdSet ids = {};
-
-        if (req->numa_mode == NUMA_INTERLEAVE) {
-                lacking = 0;
-                for (size_t i = 0; i < n; i++) {
-                        uint64_t share = (need / page_size / n + (i < need / page_size % n)) * page_size;
-
-                        lacking += share > c[i].available ? share - c[i].available : 0;
-                }
-        } else
-                lacking = need > available ? need - available : 0;
-
+        n = candidates(t, claims, n_claims, req, page_size, c);
+        if (!place(c, n, req, page_size))
+                return 0;
         for (size_t i = 0; i < n; i++)
-                idset_add(&ids, c[i].node->id);
-        if (idset_format(&ids, &nodes) < 0 || describe_nodes(c, n, page_size, &have) < 0 ||
-            describe_alternatives(t, claims, n_claims, req, page_size, &fit) < 0)
+                if (c[i].take > 0)
+                        parts[n_parts++] = (PlacementPart){ .node = c[i].node->id, .bytes = c[i].take };
+        *ret = (Placement){ .page_size = page_size, .parts = TAKE_PTR(parts), .n_parts = n_parts };
+        return 1;
+}
+
+static int check_node(const NodeTable *t, unsigned id, sd_bus_error *error) {
+        _cleanup_free_ char *ids = NULL;
+
+        if (node_table_find(t, id))
+                return 0;
+        if (node_table_format_ids(t, &ids) < 0)
                 return -ENOMEM;
+        return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_NODE, "node %u is not there: this host has %s", id,
+                                 ids);
+}
 
-        if (page_size == base_page_size())
-                snprintf(hint, sizeof(hint), "ask for less, or free memory there");
-        else
-                snprintf(hint, sizeof(hint),
-                         "free some, or grow the pool%s: "
-                         "/sys/devices/system/node/node%s/hugepages/hugepages-%" PRIu64 "kB/nr_hugepages",
-                         page_size >= GIB(1) ? " (at boot, as free memory is in smaller pieces later)" : "",
-                         n == 1 ? nodes : "N", page_size / 1024);
+static int check_parts(const NodeTable *t, const PlacementRequest *req, uint64_t unit, sd_bus_error *error) {
+        uint64_t sum = 0;
 
-        return sd_bus_error_setf(error, TDP_ERROR_NO_PAGES,
-                                 "asked %" PRIu64 " pages of %s on node %s (%s), %s: short of %" PRIu64
-                                 "; %s%s%s",
-                                 need / page_size, format_bytes(page_size), *nodes ? nodes : "-",
-                                 numa_mode_to_string(req->numa_mode), *have ? have : "no node with memory",
-                                 lacking / page_size, hint, *fit ? ", or take node " : "", fit);
+        if (req->has_nodes || req->has_cpus || req->numa_mode != NUMA_AUTO)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "parts say where memory goes: leave nodes, cpus and numa-mode out");
+        for (size_t i = 0; i < req->n_parts; i++) {
+                int r = check_node(t, req->parts[i].node, error);
+
+                if (r < 0)
+                        return r;
+                if (req->parts[i].bytes % unit != 0)
+                        return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                                 "the part of node %u is %" PRIu64
+                                                 " bytes, not a multiple of the page size %s",
+                                                 req->parts[i].node, req->parts[i].bytes,
+                                                 format_bytes(unit));
+                sum += req->parts[i].bytes; /* of at most INT64_MAX / 64 each */
+        }
+        if (sum != req->bytes)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "the parts are %" PRIu64 " bytes together, and %" PRIu64
+                                         " were asked for: both must be the same",
+                                         sum, req->bytes);
+        return 0;
 }
 
 static int check_request(const NodeTable *t, const PlacementRequest *req, const uint64_t *sizes,
                          size_t n_sizes, sd_bus_error *error) {
-        _cleanup_free_ char *known = NULL, *ids = NULL;
+        _cleanup_free_ char *known = NULL;
         uint64_t unit = req->page_size ?: base_page_size();
         bool found = false;
 
@@ -286,60 +316,121 @@ static int check_request(const NodeTable *t, const PlacementRequest *req, const 
                                          req->bytes, format_bytes(unit), req->bytes / unit * unit,
                                          req->bytes / unit * unit + unit);
 
+        if (req->n_parts > 0)
+                return check_parts(t, req, unit, error);
         if (!req->has_nodes)
                 return 0;
         if (idset_count(&req->nodes) == 0)
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID,
                                          "the set of nodes is empty: name one, or leave \"nodes\" out");
-        IDSET_FOREACH (id, &req->nodes)
-                if (!node_table_find(t, (unsigned) id)) {
-                        if (node_table_format_ids(t, &ids) < 0)
-                                return -ENOMEM;
-                        return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_NODE,
-                                                 "node %i is not there: this host has %s", id, ids);
-                }
+        IDSET_FOREACH (id, &req->nodes) {
+                int r = check_node(t, (unsigned) id, error);
+
+                if (r < 0)
+                        return r;
+        }
         return 0;
 }
 
-int placement_make(const NodeTable *t, const Claim *claims, size_t n_claims, const PlacementRequest *req,
+int placement_resolve(const NodeTable *t, PlacementRequest *req, sd_bus_error *error) {
+        IdSet nodes = {};
+
+        if (!req->has_cpus)
+                return 0;
+        if (req->has_nodes)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "nodes and cpus are both there: give one of them");
+        IDSET_FOREACH (cpu, &req->cpus) {
+                const Node *found = NULL;
+
+                for (size_t i = 0; i < t->n_nodes && !found; i++)
+                        if (idset_has(&t->nodes[i].cpus, (unsigned) cpu))
+                                found = &t->nodes[i];
+                if (!found)
+                        return sd_bus_error_setf(
+                                        error, TDP_ERROR_INVALID,
+                                        "CPU %i is on no node: this host has none of that number online",
+                                        cpu);
+                idset_add(&nodes, found->id);
+        }
+        req->nodes = nodes;
+        req->has_nodes = true;
+        req->has_cpus = false;
+        return 0;
+}
+
+int placement_make(const NodeTable *t, const Claim *claims, size_t n_claims, const PlacementRequest *request,
                    Placement *ret, sd_bus_error *error) {
         _cleanup_free_ uint64_t *sizes = NULL;
-        _cleanup_free_ Candidate *c = NULL;
-        _cleanup_free_ PlacementPart *parts = NULL;
-        uint64_t page_size = 0;
-        size_t n_sizes, n = 0, n_parts = 0;
+        PlacementRequest req = *request;
+        size_t n_sizes;
         int r;
 
         r = node_table_page_sizes(t, &sizes, &n_sizes);
         if (r < 0)
                 return r;
-        r = check_request(t, req, sizes, n_sizes, error);
+        r = check_request(t, &req, sizes, n_sizes, error);
+        if (r < 0)
+                return r;
+        r = placement_resolve(t, &req, error);
         if (r < 0)
                 return r;
 
-        c = calloc(t->n_nodes + 1, sizeof(Candidate));
-        parts = calloc(t->n_nodes + 1, sizeof(PlacementPart));
-        if (!c || !parts)
-                return -ENOMEM;
-
         /* The largest size that fits, unless one was asked for. */
-        for (size_t i = n_sizes; i-- > 0 && page_size == 0;) {
-                if (req->page_size != 0 ? sizes[i] != req->page_size : req->bytes % sizes[i] != 0)
+        for (size_t i = n_sizes; i-- > 0;) {
+                if (req.page_size != 0 ? sizes[i] != req.page_size : req.bytes % sizes[i] != 0)
                         continue;
-                n = candidates(t, claims, n_claims, req, sizes[i], c);
-                if (place(c, n, req->numa_mode, req->bytes, sizes[i]))
-                        page_size = sizes[i];
+                r = placement_try(t, claims, n_claims, &req, sizes[i], ret);
+                if (r != 0)
+                        return r < 0 ? r : 0;
         }
-        if (page_size == 0) {
-                page_size = req->page_size ?: sizes[0];
-                n = candidates(t, claims, n_claims, req, page_size, c);
-                return refuse(t, claims, n_claims, req, page_size, c, n, error);
-        }
+        return placement_refuse(t, claims, n_claims, &req, req.page_size ?: sizes[0], error);
+}
 
-        for (size_t i = 0; i < n; i++)
-                if (c[i].take > 0)
-                        parts[n_parts++] = (PlacementPart){ .node = c[i].node->id, .bytes = c[i].take };
+static int compare_parts(const void *a, const void *b) {
+        unsigned x = ((const PlacementPart *) a)->node, y = ((const PlacementPart *) b)->node;
 
-        *ret = (Placement){ .page_size = page_size, .parts = TAKE_PTR(parts), .n_parts = n_parts };
+        return (x > y) - (x < y);
+}
+
+int placement_parts_parse(const char *s, PlacementPart parts[static PLACEMENT_PARTS_MAX], size_t *ret_n) {
+        static const char suffixes[] = "KMGT";
+        size_t n = 0;
+
+        do {
+                uint64_t node, bytes;
+                const char *suffix;
+                char *end;
+
+                if (n == PLACEMENT_PARTS_MAX)
+                        return -ERANGE;
+                if (*s < '0' || *s > '9')
+                        return -EINVAL;
+                node = strtoul(s, &end, 10);
+                if (*end != ':' || end[1] < '0' || end[1] > '9')
+                        return -EINVAL;
+                errno = 0;
+                bytes = strtoull(end + 1, &end, 10);
+                if (errno != 0 || node >= NODE_ID_MAX)
+                        return -ERANGE;
+                if (*end != '\0' && (suffix = strchr(suffixes, *end))) {
+                        if (__builtin_mul_overflow(bytes, UINT64_C(1) << (10 * (suffix - suffixes + 1)),
+                                                   &bytes))
+                                return -ERANGE;
+                        end++;
+                }
+                if (*end != '\0' && *end != ',')
+                        return -EINVAL;
+                if (bytes == 0 || bytes > INT64_MAX / PLACEMENT_PARTS_MAX)
+                        return -ERANGE;
+                parts[n++] = (PlacementPart){ .node = (unsigned) node, .bytes = bytes };
+                s = *end == ',' ? end + 1 : NULL;
+        } while (s);
+
+        qsort(parts, n, sizeof(*parts), compare_parts);
+        for (size_t i = 1; i < n; i++)
+                if (parts[i].node == parts[i - 1].node)
+                        return -ERANGE;
+        *ret_n = n;
         return 0;
 }

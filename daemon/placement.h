@@ -8,7 +8,11 @@
 #include "node.h"
 
 typedef enum NumaMode {
-        /* These nodes and no other: the one where it fits best, or several if no one node is enough. */
+        /* These nodes and no other: the one where it fits best, with CPUs for its vCPUs if there is a
+         * choice, or as few as possible if no one node is enough. */
+        NUMA_AUTO,
+        /* These nodes and no other: the one with the least room that is enough, or several, in their order.
+         */
         NUMA_STRICT,
         /* These nodes first, then any other. */
         NUMA_PREFERRED,
@@ -29,18 +33,26 @@ typedef struct Claim {
         uint64_t bytes;       /* all of it */
 } Claim;
 
+typedef struct PlacementPart {
+        unsigned node;
+        uint64_t bytes;
+} PlacementPart;
+
+#define PLACEMENT_PARTS_MAX 64U
+
 typedef struct PlacementRequest {
         uint64_t bytes;
         uint64_t page_size; /* 0: choose */
         bool has_nodes;     /* else choose */
         IdSet nodes;
+        bool has_cpus; /* the nodes of these CPUs */
+        IdSet cpus;
         NumaMode numa_mode;
+        uint32_t vcpus; /* 0: unknown */
+        /* So much on each of these nodes, whatever the mode; by ascending node. */
+        PlacementPart parts[PLACEMENT_PARTS_MAX];
+        size_t n_parts;
 } PlacementRequest;
-
-typedef struct PlacementPart {
-        unsigned node;
-        uint64_t bytes;
-} PlacementPart;
 
 typedef struct Placement {
         uint64_t page_size;
@@ -54,6 +66,19 @@ uint64_t placement_bytes(const Placement *p);
 /* Errors are set in "error": InvalidArgument, NoSuchNode or NoPages. */
 int placement_make(const NodeTable *t, const Claim *claims, size_t n_claims, const PlacementRequest *req,
                    Placement *ret, sd_bus_error *error);
+
+/* "0:3G,1:1G", sorted.  -EINVAL, or -ERANGE for what is too large, too small or there twice. */
+int placement_parts_parse(const char *s, PlacementPart parts[static PLACEMENT_PARTS_MAX], size_t *ret_n);
+/* CPUs become the nodes that they are on.  InvalidArgument if one is on none, or nodes were asked for as
+ * well. */
+int placement_resolve(const NodeTable *t, PlacementRequest *req, sd_bus_error *error);
+
+/* placement_make() without its checks of the request, for one page size.  > 0, or 0: it does not fit. */
+int placement_try(const NodeTable *t, const Claim *claims, size_t n_claims, const PlacementRequest *req,
+                  uint64_t page_size, Placement *ret);
+/* placement-refuse.c: sets NoPages, with what each node has and what would fit instead. */
+int placement_refuse(const NodeTable *t, const Claim *claims, size_t n_claims, const PlacementRequest *req,
+                     uint64_t page_size, sd_bus_error *error);
 
 /* Bytes of this page size that nobody has been promised. */
 uint64_t placement_available(const Node *n, const Claim *claims, size_t n_claims, uint64_t page_size);

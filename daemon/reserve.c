@@ -219,9 +219,16 @@ static int charge_memory(VM *vm, size_t n_parts, sd_bus_error *error) {
  * possible; if it is not, "why" says so. */
 static int get_memory(VM *vm, Placement *placement, const sd_bus_error *why, sd_bus_error *error) {
         PlacementRequest request = manager_placement_request(vm->bytes, &vm->options);
+        _cleanup_(node_table_freep) NodeTable *nodes = NULL;
         Manager *m = vm->manager;
         Slab *slab = NULL, *leaving = NULL;
         int r;
+
+        r = manager_load_nodes(m, &nodes, error);
+        if (r >= 0)
+                r = placement_resolve(nodes, &request, error);
+        if (r < 0)
+                return r;
 
         if (vm->options.warm)
                 slab = warm_take(m->warm, &request, placement->page_size);

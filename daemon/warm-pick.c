@@ -10,6 +10,8 @@ static bool fits(const SlabFacts *s, const PlacementRequest *req, uint64_t min_p
                 return false;
         if (req->has_nodes && !idset_has(&req->nodes, s->node))
                 return false;
+        if (req->n_parts > 1 || (req->n_parts == 1 && req->parts[0].node != s->node))
+                return false;
         /* Equal shares of several nodes are not what a slab has. */
         return req->numa_mode != NUMA_INTERLEAVE || (req->has_nodes && idset_count(&req->nodes) == 1);
 }
@@ -104,6 +106,11 @@ static bool is_enough(const Future *f, const PlacementRequest *req, Placement *r
 
 static bool helps(const SlabFacts *s, const PlacementRequest *req) {
         if (req->page_size != 0 && s->page_size != req->page_size)
+                return false;
+        for (size_t i = 0; i < req->n_parts; i++)
+                if (req->parts[i].node == s->node)
+                        return true;
+        if (req->n_parts > 0)
                 return false;
         return !req->has_nodes || req->numa_mode == NUMA_PREFERRED || idset_has(&req->nodes, s->node);
 }

@@ -27,6 +27,8 @@ enum opt {
         OPT_PAGE_SIZE,
         OPT_NODES,
         OPT_NUMA_MODE,
+        OPT_CPUS,
+        OPT_PARTS,
         OPT_DECISION,
         OPT_VCPUS,
         OPT_MAX_LEVEL,
@@ -50,7 +52,7 @@ struct args {
         enum json_mode json;
         bool help, version, no_pager, no_legend, quiet, debug;
 
-        const char *name, *nodes, *numa_mode, *decision, *stats_file, *root;
+        const char *name, *nodes, *numa_mode, *cpus, *parts, *decision, *stats_file, *root;
         uint64_t memory, page_size;
         struct args_range {
                 uint64_t gpa, size;

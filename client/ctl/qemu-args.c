@@ -119,6 +119,30 @@ static int check_memory(const char *value, uint64_t memory, struct qemu_args *ar
         return 0;
 }
 
+/* "4", "cpus=4" or "4,maxcpus=8": how many vCPUs there can be, to be shared among the guest's nodes.  With
+ * sockets and the like QEMU works that out, and shares them by itself. */
+static uint32_t count_cpus(const char *value) {
+        static const char *const topology[] = { "sockets=", "dies=", "clusters=", "cores=", "threads=" };
+        unsigned long cpus = 0, max = 0;
+        const char *p = value;
+
+        for (size_t i = 0; i < ELEMENTSOF(topology); i++)
+                if (strstr(value, topology[i]))
+                        return 0;
+        while (p) {
+                if (strncmp(p, "maxcpus=", 8) == 0)
+                        max = strtoul(p + 8, NULL, 10);
+                else if (strncmp(p, "cpus=", 5) == 0)
+                        cpus = strtoul(p + 5, NULL, 10);
+                else if (p == value)
+                        cpus = strtoul(p, NULL, 10);
+                p = strchr(p, ',');
+                p = p ? p + 1 : NULL;
+        }
+        max = max > 0 ? max : cpus;
+        return max <= UINT16_MAX ? (uint32_t) max : 0; /* else QEMU refuses it */
+}
+
 static int check_option(const char *option, const char *value, uint64_t memory, struct qemu_args *args) {
         static const struct {
                 const char *option, *why;
@@ -143,6 +167,8 @@ static int check_option(const char *option, const char *value, uint64_t memory, 
                 args->accelerator = true;
         else if (strcmp(option, "m") == 0 && value)
                 return check_memory(value, memory, args);
+        else if (strcmp(option, "smp") == 0 && value)
+                args->max_cpus = count_cpus(value);
         else if ((strcmp(option, "machine") == 0 || strcmp(option, "M") == 0) && value) {
                 if (has_key(value, "memory-backend", NULL))
                         return log_error(-EINVAL,
@@ -222,8 +248,14 @@ static void add_memory(struct builder *b, const struct qemu_args *scanned, const
                 add(b, "memory-backend=tdpd0");
         } else
                 for (size_t i = 0; i < n_parts; i++) {
+                        uint32_t from = (uint32_t) (i * scanned->max_cpus / n_parts),
+                                 to = (uint32_t) ((i + 1) * scanned->max_cpus / n_parts);
+
                         add(b, "-numa");
-                        add(b, "node,nodeid=%zu,memdev=tdpd%zu", i, i);
+                        if (from < to)
+                                add(b, "node,nodeid=%zu,cpus=%u-%u,memdev=tdpd%zu", i, from, to - 1, i);
+                        else
+                                add(b, "node,nodeid=%zu,memdev=tdpd%zu", i, i);
                 }
 }
 

@@ -8,9 +8,10 @@
 
 /* What a QEMU command line says, as far as it matters to "run". */
 struct qemu_args {
-        bool stopped;     /* -S */
-        bool accelerator; /* one is chosen */
-        bool memory;      /* -m, with the same size */
+        bool stopped;      /* -S */
+        bool accelerator;  /* one is chosen */
+        bool memory;       /* -m, with the same size */
+        uint32_t max_cpus; /* of -smp; 0 if that is left to QEMU to work out */
 };
 
 /* Refuses what contradicts memory from tdpd, and says so. argv is NULL-terminated. */

@@ -30,6 +30,10 @@ int request_options(const struct args *args, enum request request, struct tdp_op
                         r = tdp_options_set_string(o, "nodes", args->nodes);
                 if (r >= 0 && args_given(args, OPT_NUMA_MODE))
                         r = tdp_options_set_string(o, "numa-mode", args->numa_mode);
+                if (r >= 0 && args_given(args, OPT_CPUS))
+                        r = tdp_options_set_string(o, "cpus", args->cpus);
+                if (r >= 0 && args_given(args, OPT_PARTS))
+                        r = tdp_options_set_string(o, "parts", args->parts);
         } else if (r >= 0 && args_given(args, OPT_MAX_LEVEL))
                 r = tdp_options_set_u32(o, "max-level", args->max_level);
 

@@ -74,7 +74,7 @@ static void test_odd_machine(void **state) {
                           "sta{sv}", "a", UINT64_C(1) << 30, 1, "page-size", "t", UINT64_C(1) << 30);
         assert_call_fails(
                         f, ERR("NoPages"),
-                        "asked 6 pages of 2 MiB on node 0 (strict), 5 free, 0 reserved on node 0: short of 1;",
+                        "asked 6 pages of 2 MiB on node 0 (auto), 5 free, 0 reserved on node 0: short of 1;",
                         "Reserve", "sta{sv}", "a", 6 * HUGE_2M, 2, "page-size", "t", HUGE_2M, "nodes", "s",
                         "0");
         assert_call_fails(f, ERR("NoPages"), "or take node 0", "Reserve", "sta{sv}", "a", 5 * HUGE_2M, 2,

@@ -204,6 +204,21 @@ static void test_qemu_build(void **state) {
                        "-object memory-backend-file,id=tdpd1,size=2097152,mem-path=/proc/self/fd/8,share=on "
                        "-numa node,nodeid=0,memdev=tdpd0 -numa node,nodeid=1,memdev=tdpd1 "
                        "-readconfig /proc/self/fd/9");
+        /* The vCPUs are shared among the guest's nodes. */
+        assert_command(argv, (struct qemu_args){ .accelerator = true, .memory = true, .max_cpus = 5 }, parts,
+                       2, false,
+                       "q -x -object "
+                       "memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "
+                       "-object memory-backend-file,id=tdpd1,size=2097152,mem-path=/proc/self/fd/8,share=on "
+                       "-numa node,nodeid=0,cpus=0-1,memdev=tdpd0 -numa node,nodeid=1,cpus=2-4,memdev=tdpd1 "
+                       "-readconfig /proc/self/fd/9");
+        assert_command(argv, (struct qemu_args){ .accelerator = true, .memory = true, .max_cpus = 1 }, parts,
+                       2, false,
+                       "q -x -object "
+                       "memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "
+                       "-object memory-backend-file,id=tdpd1,size=2097152,mem-path=/proc/self/fd/8,share=on "
+                       "-numa node,nodeid=0,memdev=tdpd0 -numa node,nodeid=1,cpus=0-0,memdev=tdpd1 "
+                       "-readconfig /proc/self/fd/9");
         assert_command(argv, (struct qemu_args){ .accelerator = true, .memory = true }, parts, 1, false,
                        "q -x -object "
                        "memory-backend-file,id=tdpd0,size=1048576,mem-path=/proc/self/fd/7,share=on "

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 
 #include "bus-error.h"
 #include "placement.h"
@@ -92,6 +93,122 @@ static void test_strict(void **state) {
         /* It never spills, and names who could have served. */
         refused(&h, NULL, 0, request(7, "1", NUMA_STRICT), TDP_ERROR_NO_PAGES, "short of 1;");
         refused(&h, NULL, 0, request(7, "1", NUMA_STRICT), TDP_ERROR_NO_PAGES, "or take node 0,2");
+}
+
+/* Node 2 has no CPUs, as memory behind CXL; the others have four each. */
+static void host_with_cpus(Host *h) {
+        HOST(h, 0, 8, 6, 5);
+        assert_int_equal(idset_parse("0-3", &h->nodes[0].cpus), 0);
+        assert_int_equal(idset_parse("4-7", &h->nodes[1].cpus), 0);
+}
+
+static void test_auto(void **state) {
+        PlacementRequest req;
+        Host h;
+
+        host_with_cpus(&h);
+        placed(&h, NULL, 0, request(4, NULL, NUMA_AUTO), "1:4"); /* node 2 is fuller, and has no CPUs */
+        placed(&h, NULL, 0, request(5, "2", NUMA_AUTO), "2:5");
+        placed(&h, NULL, 0, request(7, NULL, NUMA_AUTO), "0:7");
+        /* As few as possible, and node 2 last. */
+        placed(&h, NULL, 0, request(9, NULL, NUMA_AUTO), "0:8 1:1");
+        placed(&h, NULL, 0, request(14, NULL, NUMA_AUTO), "0:8 1:6");
+        placed(&h, NULL, 0, request(19, NULL, NUMA_AUTO), "0:8 1:6 2:5");
+        refused(&h, NULL, 0, request(20, NULL, NUMA_AUTO), TDP_ERROR_NO_PAGES, "(auto)");
+        refused(&h, NULL, 0, request(15, "0-1", NUMA_AUTO), TDP_ERROR_NO_PAGES, "short of 1;");
+
+        /* All vCPUs find a CPU of their own on node 0 only. */
+        assert_int_equal(idset_parse("0-3,8-11", &h.nodes[0].cpus), 0);
+        req = request(4, NULL, NUMA_AUTO);
+        req.vcpus = 8;
+        placed(&h, NULL, 0, req, "0:4");
+        req.vcpus = 4;
+        placed(&h, NULL, 0, req, "1:4");
+}
+
+static void test_cpus(void **state) {
+        PlacementRequest req = request(4, NULL, NUMA_AUTO);
+        Host h;
+
+        host_with_cpus(&h);
+        req.has_cpus = true;
+        assert_int_equal(idset_parse("1,2", &req.cpus), 0);
+        placed(&h, NULL, 0, req, "0:4");
+        req = request(14, NULL, NUMA_INTERLEAVE);
+        req.has_cpus = true;
+        assert_int_equal(idset_parse("3-4", &req.cpus), 0);
+        refused(&h, NULL, 0, req, TDP_ERROR_NO_PAGES, "short of 1;");
+        req.bytes = 10 * MIB(2);
+        placed(&h, NULL, 0, req, "0:5 1:5");
+
+        assert_int_equal(idset_parse("3,8", &req.cpus), 0);
+        refused(&h, NULL, 0, req, TDP_ERROR_INVALID, "CPU 8 is on no node");
+        req = request(1, "0", NUMA_AUTO);
+        req.has_cpus = true;
+        refused(&h, NULL, 0, req, TDP_ERROR_INVALID, "give one of them");
+}
+
+static PlacementRequest request_parts(uint64_t pages, const char *parts) {
+        PlacementRequest r = request(pages, NULL, NUMA_AUTO);
+
+        assert_int_equal(placement_parts_parse(parts, r.parts, &r.n_parts), 0);
+        return r;
+}
+
+static void test_parts(void **state) {
+        static const struct {
+                const char *text;
+                int error;
+        } bad[] = {
+                { "", -EINVAL },           { "0", -EINVAL },
+                { "0:", -EINVAL },         { ":1G", -EINVAL },
+                { "0:1G,", -EINVAL },      { ",0:1G", -EINVAL },
+                { "0:1G 1:1G", -EINVAL },  { "0:1GG", -EINVAL },
+                { "0:-1", -EINVAL },       { "x:1G", -EINVAL },
+                { "0:0", -ERANGE },        { "1024:1G", -ERANGE },
+                { "0:1G,0:1G", -ERANGE },  { "0:99999999999999999999", -ERANGE },
+                { "0:9999999T", -ERANGE },
+        };
+        PlacementPart parts[PLACEMENT_PARTS_MAX];
+        PlacementRequest req;
+        size_t n;
+        Host h;
+
+        host_with_cpus(&h);
+        placed(&h, NULL, 0, request_parts(4, "0:6M,1:2M"), "0:3 1:1");
+        placed(&h, NULL, 0, request_parts(9, "2:10M,0:8M"), "0:4 2:5");
+        placed(&h, NULL, 0, request_parts(1, "1:2097152"), "1:1");
+        refused(&h, NULL, 0, request_parts(10, "1:14M,0:6M"), TDP_ERROR_NO_PAGES, "(parts)");
+        refused(&h, NULL, 0, request_parts(10, "1:14M,0:6M"), TDP_ERROR_NO_PAGES, "short of 1;");
+        refused(&h, NULL, 0, request_parts(10, "1:14M,0:6M"), TDP_ERROR_NO_PAGES,
+                "or take numa-mode preferred: 8 on node 0, 2 on node 1");
+        refused(&h, NULL, 0, request_parts(5, "0:6M,1:2M"), TDP_ERROR_INVALID, "both must be the same");
+        refused(&h, NULL, 0, request_parts(2, "0:3M,1:1M"), TDP_ERROR_INVALID,
+                "not a multiple of the page size");
+        refused(&h, NULL, 0, request_parts(4, "0:6M,9:2M"), TDP_ERROR_NO_SUCH_NODE, "node 9 is not there");
+        req = request_parts(4, "0:6M,1:2M");
+        req.numa_mode = NUMA_STRICT;
+        refused(&h, NULL, 0, req, TDP_ERROR_INVALID, "leave nodes, cpus and numa-mode out");
+
+        for (size_t i = 0; i < ELEMENTSOF(bad); i++)
+                if (placement_parts_parse(bad[i].text, parts, &n) != bad[i].error)
+                        fail_msg("\"%s\"", bad[i].text);
+}
+
+/* Strict on a node that is short, while the host has twice as much. */
+static void case_25_short_node(void **state) {
+        Host h;
+
+        HOST(&h, 0, 1290, 758);
+        refused(&h, NULL, 0, request(1024, "1", NUMA_STRICT), TDP_ERROR_NO_PAGES,
+                "asked 1024 pages of 2 MiB on node 1 (strict), 758 free, 0 reserved on node 1: short of 266; "
+                "1290 free, 0 reserved on node 0 (not asked for);");
+        refused(&h, NULL, 0, request(1024, "1", NUMA_STRICT), TDP_ERROR_NO_PAGES, "or take node 0");
+        /* If no other node is enough alone, then how both together would be. */
+        refused(&h, NULL, 0, request(2000, "1", NUMA_STRICT), TDP_ERROR_NO_PAGES,
+                "or take numa-mode preferred: 1242 on node 0, 758 on node 1");
+        refused(&h, NULL, 0, request(1024, "1", NUMA_STRICT), TDP_ERROR_NO_PAGES, "or take pages of 4 KiB");
+        placed(&h, NULL, 0, request(1024, "1", NUMA_PREFERRED), "0:266 1:758");
 }
 
 static void test_preferred(void **state) {
@@ -261,6 +378,10 @@ static void test_names(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_strict),
+                cmocka_unit_test(test_auto),
+                cmocka_unit_test(test_cpus),
+                cmocka_unit_test(test_parts),
+                cmocka_unit_test(case_25_short_node),
                 cmocka_unit_test(test_preferred),
                 cmocka_unit_test(test_interleave),
                 cmocka_unit_test(test_reserved),
