@@ -43,7 +43,6 @@ extern const size_t handoff_n_fields;
 
 bool handoff_feature_is_known(const char *s, size_t n);
 
-int handoff_problem(HandoffProblem *p, HandoffError e, const char *format, ...) _printf_(3, 4);
 /* Before anything is allocated for it: form, counts, ranges, and that nothing is missing. */
 int handoff_scan(const uint8_t *data, size_t size, HandoffProblem *p);
 /* And once it is a value: the table's relations. */

@@ -44,6 +44,7 @@ static const char *const errors[_HANDOFF_ERROR_MAX] = {
         [HANDOFF_CONTRADICTION] = "contradiction",
         [HANDOFF_TOO_NEW] = "too-new",
         [HANDOFF_UNKNOWN_FEATURE] = "unknown-feature",
+        [HANDOFF_MISMATCH] = "mismatch",
 };
 
 #define WORD(table, i) ((size_t) (i) < ELEMENTSOF(table) ? (table)[i] : NULL)

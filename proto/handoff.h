@@ -151,6 +151,7 @@ typedef enum HandoffError {
         HANDOFF_CONTRADICTION,
         HANDOFF_TOO_NEW,
         HANDOFF_UNKNOWN_FEATURE,
+        HANDOFF_MISMATCH, /* fine, and of another handoff than it claims to be */
         _HANDOFF_ERROR_MAX,
 } HandoffError;
 
@@ -159,6 +160,9 @@ typedef struct HandoffProblem {
         HandoffError error;
         char text[256];
 } HandoffProblem;
+
+/* Sets *p, and returns the errno that goes with it. */
+int handoff_problem(HandoffProblem *p, HandoffError e, const char *format, ...) _printf_(3, 4);
 
 /*
  * -EMSGSIZE, -EBADMSG or -EPROTONOSUPPORT with *problem set, or -ENOMEM; *ret is untouched then. What
