@@ -240,7 +240,7 @@ void store_after_fork(void) {
 
 void store_in_child(void) {
         static char names[KEPT_MAX * 64];
-        char number[16];
+        char number[24];
         int high;
 
         if (!on)
