@@ -82,6 +82,8 @@ size_t count_vms(Fixture *f);
 uint64_t pool_read(const char *file);
 /* Adds pages until the test's end, or skips the test if that cannot be done. Pages that can be had then. */
 uint64_t pool_grow(uint64_t pages);
+/* Takes some of these away: what is in use becomes surplus. */
+void pool_shrink(uint64_t pages);
 /* Waits a little: the kernel frees some pages late. */
 void assert_pool_free(uint64_t pages);
 

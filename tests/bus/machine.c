@@ -83,6 +83,12 @@ uint64_t pool_grow(uint64_t pages) {
         return pool_available();
 }
 
+void pool_shrink(uint64_t pages) {
+        assert_true(pages <= grown_by);
+        (void) pool_write(pool_read("nr_hugepages") - pages);
+        grown_by -= pages;
+}
+
 void machine_restore(void) {
         for (size_t i = 0; i < n_vmms; i++)
                 if (vmms[i] > 0) {

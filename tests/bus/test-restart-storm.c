@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * tdpd is killed again and again, at random moments, while clients make, build and release VMs: what was
+ * answered is true for the next tdpd, what was not answered is true or not, and nothing is left over.
+ * TDPD_TEST_KILLS and TDPD_TEST_SEED say how often, and which moments.
+ */
+#include "standin.h"
+#include "store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define N_VMS      32U
+#define N_ATTACHED 4U /* the last ones, which bring their memory */
+
+typedef enum Fate {
+        GONE,
+        THERE,
+        UNKNOWN, /* the daemon died before it answered */
+} Fate;
+
+typedef struct ModelVM {
+        char name[16];
+        Fate fate;
+        uint64_t bytes, page_size;
+        ino_t inode; /* of its memory, once seen */
+        pid_t pid;   /* of those that are attached to */
+        bool busy;   /* a call is on its way */
+        Fate then;   /* if that works */
+} ModelVM;
+
+static ModelVM vms[N_VMS];
+static unsigned n_calls, n_answered;
+
+static unsigned env(const char *name, unsigned otherwise) {
+        const char *s = getenv(name);
+
+        return s ? (unsigned) atoi(s) : otherwise;
+}
+
+static int on_answer(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        const sd_bus_error *e = sd_bus_message_get_error(m);
+        ModelVM *vm = userdata;
+
+        vm->busy = false;
+        n_calls--;
+        if (!e) {
+                vm->fate = vm->then;
+                n_answered++;
+        } else if (strcmp(e->name, SD_BUS_ERROR_NO_REPLY) == 0 ||
+                   strcmp(e->name, SD_BUS_ERROR_SERVICE_UNKNOWN) == 0 ||
+                   strcmp(e->name, SD_BUS_ERROR_NAME_HAS_NO_OWNER) == 0)
+                vm->fate = UNKNOWN;
+        else if (strcmp(e->name, ERR("NoSuchVM")) != 0 && strcmp(e->name, ERR("Busy")) != 0)
+                fail_msg("%s: %s: %s", vm->name, e->name, e->message);
+        return 0;
+}
+
+static void send_call(Fixture *f, ModelVM *vm, Fate then, const char *member, const char *types, ...) {
+        sd_bus_message *m = NULL;
+        va_list ap;
+
+        assert_true(sd_bus_message_new_method_call(f->bus, &m, "org.tdpd1", MANAGER, "org.tdpd1.Manager",
+                                                   member) >= 0);
+        va_start(ap, types);
+        assert_true(sd_bus_message_appendv(m, types, ap) >= 0);
+        va_end(ap);
+        assert_true(sd_bus_call_async(f->bus, NULL, m, on_answer, vm, 0) >= 0);
+        sd_bus_message_unref(m);
+        vm->busy = true;
+        vm->then = then;
+        n_calls++;
+}
+
+static void act(Fixture *f, ModelVM *vm) {
+        char path[64];
+
+        if (vm->busy)
+                return;
+        snprintf(path, sizeof(path), "/org/tdpd1/vm/%s", vm->name);
+        if (vm->fate == THERE) {
+                if (random() % 2)
+                        send_call(f, vm, GONE, "Release", "o", path);
+                return;
+        }
+        vm->inode = 0;
+        if (vm->pid > 0)
+                send_call(f, vm, THERE, "AttachPid", "sua{sv}", vm->name, (uint32_t) vm->pid, 1, "decision",
+                          "s", "always");
+        else
+                send_call(f, vm, THERE, "Reserve", "sta{sv}", vm->name, vm->bytes, 2, "page-size", "t",
+                          vm->page_size, "nodes", "s", "0");
+}
+
+static void process(Fixture *f, unsigned usec) {
+        uint64_t until = now_usec() + usec;
+
+        do {
+                while (sd_bus_process(f->bus, NULL) > 0)
+                        ;
+                if (usec > 0 && now_usec() < until)
+                        (void) sd_bus_wait(f->bus, until - now_usec());
+        } while (now_usec() < until);
+        f->n_ends = 0; /* nobody asks for them */
+}
+
+static bool has_jobs(Fixture *f) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus_message *m = manager_call(f, &error, "ListJobs", NULL);
+        bool any;
+
+        if (!m)
+                fail_msg("ListJobs: %s", error.message);
+        assert_true(sd_bus_message_enter_container(m, 'a', "(uosso)") > 0);
+        any = sd_bus_message_at_end(m, false) == 0;
+        sd_bus_message_unref(m);
+        return any;
+}
+
+static ino_t memory_inode(Fixture *f, const char *path, const ModelVM *vm) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus_message *m = call(f->bus, &error, path, "org.tdpd1.VM", "GetMemory", NULL);
+        const char *name;
+        struct stat st;
+        uint64_t bytes;
+        uint32_t node;
+        int fd;
+
+        if (!m)
+                fail_msg("GetMemory of %s: %s", path, error.message);
+        assert_true(sd_bus_message_enter_container(m, 'a', "(stuh)") > 0);
+        assert_true(sd_bus_message_read(m, "(stuh)", &name, &bytes, &node, &fd) > 0);
+        assert_int_equal(fstat(fd, &st), 0);
+        assert_int_equal(st.st_size, vm->bytes);
+        assert_int_equal((uint64_t) st.st_blocks * 512, vm->bytes);
+        sd_bus_message_unref(m);
+        return st.st_ino;
+}
+
+static size_t count_records(Fixture *f) {
+        char path[96];
+        struct dirent *de;
+        size_t n = 0;
+        DIR *d;
+
+        snprintf(path, sizeof(path), "%s/state", f->dir);
+        d = opendir(path);
+        assert_non_null(d);
+        while ((de = readdir(d)))
+                n += de->d_name[0] != '.';
+        closedir(d);
+        return n;
+}
+
+/* The daemon's list against the model, and what both should cost against what is there. */
+static void check(Fixture *f, uint64_t free_before) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        const char *name, *state, *path;
+        bool seen[N_VMS] = {};
+        uint64_t bytes, pages = 0;
+        sd_bus_message *m;
+        uint32_t pid;
+        size_t n = 0;
+
+        for (uint64_t until = now_usec() + 20000000; has_jobs(f); usleep(2000))
+                assert_true(now_usec() < until);
+        m = manager_call(f, &error, "ListVMs", NULL);
+        if (!m)
+                fail_msg("ListVMs: %s", error.message);
+        assert_true(sd_bus_message_enter_container(m, 'a', "(ssout)") > 0);
+        while (sd_bus_message_read(m, "(ssout)", &name, &state, &path, &pid, &bytes) > 0) {
+                unsigned i = (unsigned) atoi(name + 2);
+                ModelVM *vm = &vms[i];
+
+                assert_true(i < N_VMS);
+                assert_string_equal(vm->name, name);
+                if (vm->fate == GONE)
+                        fail_msg("%s is there (%s), and was released", name, state);
+                vm->fate = THERE;
+                seen[i] = true;
+                n++;
+                assert_int_equal(pid, vm->pid);
+                if (vm->pid > 0) {
+                        /* An attach that was not answered may have got to any point. */
+                        assert_true(strcmp(state, "built") == 0 || strcmp(state, "attached") == 0 ||
+                                    strcmp(state, "healing") == 0);
+                        continue;
+                }
+                assert_string_equal(state, "populated");
+                assert_int_equal(bytes, vm->bytes);
+                if (vm->page_size == HUGE_2M)
+                        pages += bytes / HUGE_2M;
+                if (vm->inode == 0)
+                        vm->inode = memory_inode(f, path, vm);
+                else
+                        assert_int_equal(memory_inode(f, path, vm), vm->inode);
+        }
+        sd_bus_message_unref(m);
+        for (unsigned i = 0; i < N_VMS; i++) {
+                if (vms[i].fate == THERE && !seen[i])
+                        fail_msg("%s is lost", vms[i].name);
+                if (!seen[i])
+                        vms[i].fate = GONE;
+        }
+        assert_int_equal(store_count(), n);
+        assert_int_equal(count_records(f), n);
+        assert_pool_free(free_before - pages);
+        if (sd_bus_get_property(f->bus, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "Quarantine", &error, &m,
+                                "a(sss)") < 0)
+                fail_msg("Quarantine: %s", error.message);
+        assert_true(sd_bus_message_enter_container(m, 'a', "(sss)") > 0);
+        assert_true(sd_bus_message_at_end(m, false) > 0);
+        sd_bus_message_unref(m);
+}
+
+static Fixture *start(uint64_t *ret_free) {
+        Fixture *f;
+
+        srandom(env("TDPD_TEST_SEED", 1));
+        memset(vms, 0, sizeof(vms));
+        n_calls = n_answered = 0;
+        require_root();
+        (void) pool_grow(64);
+        *ret_free = pool_read("free_hugepages");
+        for (unsigned i = 0; i < N_VMS; i++) {
+                snprintf(vms[i].name, sizeof(vms[i].name), "vm%u", i);
+                vms[i].page_size = i % 2 ? HUGE_2M : 4096;
+                vms[i].bytes = (1 + i % 4) * HUGE_2M + (i % 2 ? 0 : 4096 * i);
+                if (i >= N_VMS - N_ATTACHED)
+                        vms[i].pid = spawn_vmm(1, 0);
+        }
+        f = standin_start_kept("[Workers]\nThreads=2\n[Limits]\nMaxJobs=1000\nMaxVMs=1000\nMaxFDs=1000\n");
+        return f;
+}
+
+static void finish(Fixture *f, uint64_t free_before) {
+        for (unsigned i = 0; i < N_VMS; i++)
+                if (vms[i].fate == THERE) {
+                        char path[64];
+
+                        snprintf(path, sizeof(path), "/org/tdpd1/vm/%.15s", vms[i].name);
+                        release(f, path);
+                }
+        assert_int_equal(count_vms(f), 0);
+        assert_int_equal(store_count(), 0);
+        assert_int_equal(count_records(f), 0);
+        assert_pool_free(free_before);
+        fixture_stop(f);
+}
+
+static void test_kills_under_load(void **state) {
+        unsigned kills = env("TDPD_TEST_KILLS", 40);
+        uint64_t free_before;
+        Fixture *f = start(&free_before);
+
+        for (unsigned i = 0; i < N_VMS; i++)
+                act(f, &vms[i]);
+        while (n_calls > 0)
+                process(f, 1000);
+        check(f, free_before);
+        for (unsigned k = 0; k < kills; k++) {
+                for (unsigned i = 0; i < N_VMS; i++)
+                        if (random() % 3 > 0)
+                                act(f, &vms[i]);
+                process(f, (unsigned) random() % 60000);
+                fixture_kill_tdpd(f, SIGKILL);
+                for (uint64_t until = now_usec() + 10000000; n_calls > 0; process(f, 500))
+                        assert_true(now_usec() < until);
+                fixture_restart(f);
+                /* Sometimes also while it takes over. */
+                if (random() % 4 == 0) {
+                        fixture_kill_tdpd(f, SIGKILL);
+                        fixture_restart(f);
+                }
+                check(f, free_before);
+        }
+        print_message("%u kills, %u calls answered\n", kills, n_answered);
+        assert_true(n_answered > kills);
+        finish(f, free_before);
+}
+
+/* One operation at a time, each waited for, and restarts between them: the list is the same after each. */
+static void case_32_random_operations_and_restarts(void **state) {
+        uint64_t free_before;
+        Fixture *f = start(&free_before);
+
+        for (unsigned k = 0; k < 60; k++) {
+                if (random() % 4 > 0) {
+                        act(f, &vms[random() % N_VMS]);
+                        while (n_calls > 0)
+                                process(f, 500);
+                        check(f, free_before);
+                        continue;
+                }
+                fixture_kill_tdpd(f, random() % 2 ? SIGKILL : SIGTERM);
+                fixture_restart(f);
+                for (unsigned i = 0; i < N_VMS; i++)
+                        assert_true(vms[i].fate != UNKNOWN);
+                check(f, free_before);
+        }
+        finish(f, free_before);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_teardown(test_kills_under_load, standin_teardown),
+                cmocka_unit_test_teardown(case_32_random_operations_and_restarts, standin_teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
