@@ -21,7 +21,7 @@ static void check_versions(struct doctor *d, const struct tdp_value *manager) {
         if (strcmp(version, TDP_VERSION) != 0)
                 doctor_report(d, "daemon", DOCTOR_NOTE,
                               "One of them is from before an upgrade: upgrades leave a tdpd that runs alone.",
-                              "Restart tdpd when it suits your VMs: they lose their pins by it.",
+                              "Run \"systemctl restart tdpd\": VMs are taken over. (Stop and start is not the same.)",
                               "tdpd is version %s, tdpctl is " TDP_VERSION, version);
         else
                 doctor_report(d, "daemon", DOCTOR_OK, "tdpd and tdpctl are of one version.", NULL,

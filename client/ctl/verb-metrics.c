@@ -228,6 +228,42 @@ static void emit_pool_lists(const struct sink *s, const struct facts *f) {
         }
 }
 
+static const struct metric target_metric =
+                GAUGE_BYTES("tdpd_pool_target_bytes",
+                            "Huge pages that the node's pool is to have, of the configuration or set.");
+static const struct metric leaked_metric = GAUGE_BYTES(
+                "tdpd_leaked_bytes", "Memory of released VMs that somebody else still has open or mapped.");
+
+static void emit_targets(const struct sink *s, const struct facts *f) {
+        const struct tdp_value *target;
+        const struct tdp_node *node;
+
+        begin(s, &target_metric);
+        tdp_node_foreach (f->nodes, node)
+                tdp_value_foreach (tdp_value_find(tdp_node_get_properties(node), "Targets"), target) {
+                        uint64_t page_size = tdp_value_get_uint(tdp_value_at(target, 0));
+                        char name[16], size[SIZE_TEXT_MAX];
+
+                        emit(s, &target_metric,
+                             (struct label[]){ { "node", node_name(node, name) },
+                                               { "page_size", size_format(page_size, size) } },
+                             2, pages_to_bytes(tdp_value_get_uint(tdp_value_at(target, 1)), page_size));
+                }
+}
+
+/* One sum: a name may be another VM's by now, or that of several. */
+static void emit_leaked(const struct sink *s, const struct facts *f) {
+        const struct tdp_value *list = tdp_value_find(f->manager, "Draining"), *v;
+        uint64_t sum = 0;
+
+        if (!list)
+                return;
+        tdp_value_foreach (list, v)
+                sum += tdp_value_get_uint(tdp_value_at(v, 1));
+        begin(s, &leaked_metric);
+        emit(s, &leaked_metric, NULL, 0, sum);
+}
+
 static uint64_t lost_for(const struct tdp_value *by_reason, size_t reason) {
         bool other = reason == ELEMENTSOF(lost_reasons) - 1;
         const struct tdp_value *v;
@@ -292,6 +328,8 @@ int verb_metrics(const struct args *args) {
         emit_nodes(&s, &facts);
         emit_pools(&s, &facts);
         emit_pool_lists(&s, &facts);
+        emit_targets(&s, &facts);
+        emit_leaked(&s, &facts);
         emit_vms(&s, &facts);
         if (args->json != JSON_OFF)
                 return json_print(args, s.array) < 0 ? EXIT_FAILED : EXIT_OK;
