@@ -7,7 +7,6 @@ const ConfigSection config_sections[] = {
         { .name = "Limits",
           .doc = "Lower limits take nothing away: they hold for what is asked for from then on." },
         { .name = "Workers" },
-        { .name = "Pools" },
         { .name = "Healing" },
         { .name = "Pools",
           .doc = "Numbers of huge pages are for a size and a node: SIZE:PAGES@NODE, with commas or blanks "
@@ -47,6 +46,17 @@ const ConfigItem config_items[] = {
         { "Workers", "Threads", &config_type_number, ITEM(threads), "16", 1, 1024, "threads",
           "Threads of a job on each node, never more than the node has CPUs." },
 
+        { "Healing", "HealDelayMSec", &config_type_number, ITEM(heal.delay_msec), "1000", 10, 60000,
+          "milliseconds",
+          "Parts of a built mapping that got lost are built again after so many milliseconds, together with "
+          "others that are lost meanwhile. What is torn again soon waits twice as long each time, up to 5 "
+          "minutes." },
+        { "Healing", "HealIntervalSec", &config_type_number, ITEM(heal.interval_sec), "5", 1, 86400,
+          "seconds", "That is done for each VM once in so many seconds." },
+        { "Healing", "HealBurst", &config_type_number, ITEM(heal.burst), "10", 0, 1000, NULL,
+          "So often at once, after a time without. 0: nothing is built again by itself, and tdpctl heal does "
+          "it." },
+
         { "Pools", "Warm", &config_type_warm, ITEM(warm), "", 0, 0, NULL,
           "Slabs: memory on one node that is allocated and zeroed before anybody asks for it, so that a "
           "reservation is served in milliseconds; see WARM SLABS in tdpd(8). A list of SIZE[*COUNT] [node=N] "
@@ -60,18 +70,6 @@ const ConfigItem config_items[] = {
         { "Pools", "WarmMaxLoad", &config_type_number, ITEM(warm_max_load), "75", 0, UINT64_MAX, "percent",
           "Nor while the load of the last minute is more than so many percent of the number of CPUs, the "
           "threads that fill not counted. infinity: whatever it is." },
-
-        { "Healing", "HealDelayMSec", &config_type_number, ITEM(heal.delay_msec), "1000", 10, 60000,
-          "milliseconds",
-          "Parts of a built mapping that got lost are built again after so many milliseconds, together with "
-          "others that are lost meanwhile. What is torn again soon waits twice as long each time, up to 5 "
-          "minutes." },
-        { "Healing", "HealIntervalSec", &config_type_number, ITEM(heal.interval_sec), "5", 1, 86400,
-          "seconds", "That is done for each VM once in so many seconds." },
-        { "Healing", "HealBurst", &config_type_number, ITEM(heal.burst), "10", 0, 1000, NULL,
-          "So often at once, after a time without. 0: nothing is built again by itself, and tdpctl heal does "
-          "it." },
-
         { "Pools", "Pages", &config_type_pool_specs, ITEM(pools.targets), "", 0, 0, NULL,
           "So many pages each of these pools is to have. tdpd grows or shrinks them when it starts, never below "
           "what is in use or reserved, tries again if it falls short, and leaves them alone once they had it. "

@@ -50,6 +50,24 @@ static void test_shipped_file(void **state) {
         assert_string_equal(shipped, dumped);
 }
 
+/* A section is in one place, and a key is there once. */
+static void test_sections_are_whole(void **state) {
+        _cleanup_free_ char *shipped = read_all("config/tdpd.conf");
+
+        for (char *p = shipped; (p = strchr(p, '\n'));) {
+                const char *again;
+                char line[64];
+
+                p++;
+                if (*p != '[' && (*p != '#' || p[1] < 'A' || !memchr(p, '=', strcspn(p, " \n"))))
+                        continue;
+                snprintf(line, sizeof(line), "\n%.*s", (int) strcspn(p, "=\n"), p);
+                again = strstr(p, line);
+                if (again && strcspn(again + 1, "=\n") == strlen(line) - 1)
+                        fail_msg("\"%s\" is there twice", line + 1);
+        }
+}
+
 /* The part of the manual that has the keys. */
 static void test_manual(void **state) {
         static const char from[] = ".\\\" tdpd --dump-config=man\n", to[] = ".\\\" until here\n";
@@ -263,13 +281,10 @@ static void test_garbage(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_shipped_file),
-                cmocka_unit_test(test_manual),
-                cmocka_unit_test(test_good_values),
-                cmocka_unit_test(test_last_one_counts),
-                cmocka_unit_test(test_forms),
-                cmocka_unit_test(test_bad_values),
-                cmocka_unit_test(test_bytes_and_long_lines),
+                cmocka_unit_test(test_shipped_file),    cmocka_unit_test(test_sections_are_whole),
+                cmocka_unit_test(test_manual),          cmocka_unit_test(test_good_values),
+                cmocka_unit_test(test_last_one_counts), cmocka_unit_test(test_forms),
+                cmocka_unit_test(test_bad_values),      cmocka_unit_test(test_bytes_and_long_lines),
                 cmocka_unit_test(test_garbage),
         };
 
