@@ -5,6 +5,7 @@
 #include "bus-error.h"
 #include "bus-job.h"
 #include "bus-vm.h"
+#include "decide.h"
 #include "discover.h"
 #include "format.h"
 #include "log-message.h"
@@ -45,7 +46,9 @@ typedef struct Attach {
         int handle;
         bool auto_slots, events;
         PolicyOutput policy;
-        bool always;        /* by this call, or else by the reservation */
+        VMFacts facts;
+        bool always; /* by this call, or else by the reservation */
+        bool dirty_log;
         uint64_t bytes;     /* all slots that can be built */
         uint64_t page_size; /* the largest one that backs a slot */
 } Attach;
@@ -102,38 +105,53 @@ static int check_device(Manager *m, struct kvm_gtdp_info *ret, sd_bus_error *err
         return 0;
 }
 
-static void decide(Manager *m, const VM *joined, const VMOptions *o, Attach *a) {
-        PolicyInput in = {
-                .asked = o->decision,
-                .asked_is_set = o->has_decision,
-                .bytes = joined ? joined->bytes : a->bytes,
-                .page_size = joined ? joined->page_size : a->page_size,
-                .vcpus = o->vcpus,
-                .max_level = o->max_level,
-        };
+/* What the reservation said holds, unless this call says otherwise. */
+static VMOptions join_options(const VM *joined, const VMOptions *o) {
+        VMOptions all = *o;
 
-        /* What the reservation said holds, unless this call says otherwise. */
-        if (joined && !o->has_decision && joined->options.has_decision) {
-                in.asked = joined->options.decision;
-                in.asked_is_set = true;
+        if (!joined)
+                return all;
+        if (!o->has_decision && joined->options.has_decision) {
+                all.has_decision = true;
+                all.decision = joined->options.decision;
         }
-        if (joined && o->vcpus == 0)
-                in.vcpus = joined->options.vcpus;
+        vm_facts_merge(&all.facts, &joined->options.facts);
+        return all;
+}
 
-        a->always = in.asked_is_set && in.asked == DECISION_ALWAYS;
-        manager_policy_facts(m, &in);
-        policy_decide(&in, &a->policy);
+/* "request" has who asks; the rest of what the decision is about is known by now. */
+static int decide_attach(Manager *m, const VM *joined, const DecideRequest *request, const VMOptions *o,
+                         Attach *a) {
+        VMOptions all = join_options(joined, o);
+        DecideRequest r = *request;
+        const Rule *rule;
+        int k;
+
+        r.bytes = joined ? joined->bytes : a->bytes;
+        r.page_size = joined ? joined->page_size : a->page_size;
+        r.backed = joined;
+        r.dirty_log = a->dirty_log;
+        k = decide_prepare(m, &r, &all, &rule);
+        if (k < 0)
+                return k;
+        a->always = all.has_decision && all.decision == DECISION_ALWAYS;
+        a->facts = all.facts;
+        decide(m, &r, &all, rule, &a->policy);
+        return 0;
 }
 
 /* Opens the handle and decides.  Without the device only "never" goes on, and has no handle. */
-static int prepare(Manager *m, const VM *joined, int vm_fd, const VMOptions *o, Attach *a,
-                   sd_bus_error *error) {
+static int prepare(Manager *m, const VM *joined, int vm_fd, const DecideRequest *request, const VMOptions *o,
+                   Attach *a, sd_bus_error *error) {
+        _cleanup_(slots_done) Slots slots = {};
         struct kvm_gtdp_info info;
-        int r;
+        int r, k;
 
         r = check_device(m, &info, error);
         if (r < 0) {
-                decide(m, joined, o, a);
+                k = decide_attach(m, joined, request, o, a);
+                if (k < 0)
+                        return k;
                 if (a->policy.n_reasons > 0 && !streq(a->policy.reasons[0].word, "no-device")) {
                         sd_bus_error_free(error);
                         return 0;
@@ -146,13 +164,18 @@ static int prepare(Manager *m, const VM *joined, int vm_fd, const VMOptions *o, 
         r = open_handle(m, vm_fd, a->auto_slots, &a->handle, error);
         if (r < 0)
                 return r;
-        r = slots_measure(a->handle, &a->bytes, &a->page_size);
+        r = slots_read(a->handle, &slots);
         if (r == -ESRCH)
                 return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_PROCESS, "the VM's VMM has gone");
         if (r < 0)
                 return sd_bus_error_setf(error, TDP_ERROR_FAILED, "the VM's slots cannot be read: %s",
                                          strerror(-r));
-        decide(m, joined, o, a);
+        a->bytes = slots.bytes;
+        a->page_size = slots.page_size;
+        a->dirty_log = slots.logging.n > 0;
+        r = decide_attach(m, joined, request, o, a);
+        if (r < 0)
+                return r;
 
         /* Whoever says "always" is not served with something else. */
         if (!a->policy.build && a->always)
@@ -222,12 +245,21 @@ int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_tak
         /* The VM's fd keeps the VM, and is not ours to keep: it goes at the end, whatever happens. */
         _cleanup_close_ int vm_fd = vm_fd_taken, pidfd = pidfd_taken;
         _cleanup_(attach_done) Attach a = { .handle = -1 };
+        const DecideRequest request = {
+                .name = name,
+                .has_uid = true,
+                .uid = joined ? joined->uid : uid,
+                .pid = pid,
+                .pid_is_vmm = true,
+        };
+        _cleanup_free_ char *why = NULL;
         PolicyOutput policy_before = {};
+        VMFacts facts_before = {};
         VM *vm = joined;
         Job *j;
         int r;
 
-        r = prepare(m, joined, vm_fd, o, &a, error);
+        r = prepare(m, joined, vm_fd, &request, o, &a, error);
         if (r < 0)
                 return r;
 
@@ -238,7 +270,9 @@ int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_tak
                 vm->page_size = a.page_size;
         }
         policy_before = vm->policy;
+        facts_before = vm->options.facts;
         vm->policy = a.policy;
+        vm->options.facts = a.facts;
         vm->handle = TAKE_FD(a.handle);
         vm->pidfd = TAKE_FD(pidfd);
         vm->pid = pid;
@@ -260,15 +294,16 @@ int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_tak
         if (vm->policy.build)
                 vm_event(vm, VM_EVENT_BUILD_START);
         bus_job_added(j);
+        why = decide_describe(&vm->policy);
         log_message(MESSAGE_VM_ATTACHED,
                     FIELDS(FIELD_VM(vm), FIELD_BYTES(vm->bytes),
                            FIELD_NUMBER("TDP_PAGE_SIZE", vm->page_size),
                            FIELD_NUMBER("TDP_PID", (uint64_t) pid),
                            FIELD_TEXT("TDP_DECISION", vm->policy.build ? "build" : "skip"),
-                           FIELD_TEXT("TDP_REASON", vm->policy.reasons[0].word)),
-                    "VM %s of user %u: attached to pid %i, %s, decision %s (%s)", vm->name, vm->uid,
-                    (int) pid, format_bytes(vm->bytes), vm->policy.build ? "build" : "skip",
-                    vm->policy.reasons[0].word);
+                           FIELD_TEXT("TDP_REASON", vm->policy.reasons[0].word),
+                           FIELD_TEXT("TDP_RULE", vm->policy.rule)),
+                    "VM %s of user %u: attached to pid %i, %s, decision %s", vm->name, vm->uid, (int) pid,
+                    format_bytes(vm->bytes), why ?: "unknown");
         *ret = vm;
         return 0;
 
@@ -280,5 +315,6 @@ fail:
         job_free(vm->job);
         unwatch(vm);
         vm->policy = policy_before;
+        vm->options.facts = facts_before;
         return r;
 }

@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "auth.h"
+#include "bus-calibrate.h"
 #include "bus-error.h"
 #include "bus-explain.h"
 #include "bus-job.h"
@@ -22,8 +23,8 @@
 #include "vm.h"
 
 static const char *const features[] = {
-        "reserve", "attach-fd", "attach-pid", "build", "heal",  "split", "collapse",
-        "explain", "hugetlb",   "memfd",      "warm",  "pools", NULL,
+        "reserve",   "attach-fd", "attach-pid", "build", "heal", "split", "collapse",
+        "calibrate", "explain",   "hugetlb",    "memfd", "warm", "pools", NULL,
 };
 
 static int method_reserve(sd_bus_message *message, void *userdata, sd_bus_error *error) {
@@ -45,6 +46,7 @@ static int method_reserve(sd_bus_message *message, void *userdata, sd_bus_error 
         if (r < 0)
                 return r;
 
+        options.pid = caller.pid;
         r = vm_reserve(m, caller.uid, name, bytes, &options, &vm, error);
         if (r < 0)
                 return refusal_log("reserve", name, caller.uid, r, error);
@@ -360,6 +362,8 @@ static const sd_bus_vtable vtable[] = {
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Reload", SD_BUS_NO_ARGS, SD_BUS_NO_RESULT, method_reload,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Calibrate", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("o", job),
+                                bus_method_calibrate, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_PROPERTY("Version", "s", get_version, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("Features", "as", get_features, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("Policy", "s", get_policy, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
@@ -370,6 +374,7 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("Quarantine", "a(sss)", get_quarantine, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("State", "s", get_state, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("Kernel", "a{sv}", bus_get_kernel, 0, 0),
+        SD_BUS_PROPERTY("Calibration", "a{sv}", bus_get_calibration, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_SIGNAL_WITH_ARGS("VMAdded", SD_BUS_ARGS("s", name, "o", vm), 0),
         SD_BUS_SIGNAL_WITH_ARGS("VMRemoved", SD_BUS_ARGS("s", name, "o", vm), 0),
         SD_BUS_SIGNAL_WITH_ARGS("PoolLow",

@@ -152,6 +152,13 @@ static int get_decision(sd_bus *bus, const char *path, const char *interface, co
         return sd_bus_message_append(reply, "s", vm->policy.build ? "build" : "skip");
 }
 
+static int get_rule(sd_bus *bus, const char *path, const char *interface, const char *property,
+                    sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        VM *vm = userdata;
+
+        return sd_bus_message_append(reply, "s", vm->policy.rule);
+}
+
 static int get_reasons(sd_bus *bus, const char *path, const char *interface, const char *property,
                        sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         VM *vm = userdata;
@@ -290,6 +297,7 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("Nodes", "s", get_nodes, 0, CONST),
         SD_BUS_PROPERTY("Decision", "s", get_decision, 0, 0),
         SD_BUS_PROPERTY("Reasons", "a(ss)", get_reasons, 0, 0),
+        SD_BUS_PROPERTY("Rule", "s", get_rule, 0, 0),
         SD_BUS_PROPERTY("MappedBytes", "t", bus_vm_get_counter, 0, 0),
         SD_BUS_PROPERTY("PinnedBytes", "t", bus_vm_get_counter, 0, 0),
         SD_BUS_PROPERTY("BuiltBytes", "t", bus_vm_get_counter, 0, 0),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "config-table.h"
 
+#include "rule-config.h"
+
 /* In the order of the shipped file and of the manual page. */
 const ConfigSection config_sections[] = {
         { .name = "Policy" },
@@ -14,10 +16,22 @@ const ConfigSection config_sections[] = {
                  "between. Sizes have suffixes K, M, G or T; one without is in KiB in Nova's form. Each key "
                  "may be there more than once." },
         { .name = "Access" },
+        { .name = "Rule",
+          .doc = "What is to be of some VMs, where the request leaves it open. Rules are sorted by name, "
+                 "whatever file they are in, and the first one that matches a VM is the only one that counts "
+                 "for it, as with systemd.link(5): names like 10-databases make the order plain. A section "
+                 "of the same name in a later file changes keys of the rule. All Match keys that are given "
+                 "must fit; in a list one is enough, and ?, * and [...] work as in a shell. What is not known "
+                 "of a VM fits none: a VMM's unit is known when it is attached to, before that it is the one "
+                 "of whoever asks.",
+          .instance = rule_config_instance,
+          .done = rule_config_done,
+          .check = rule_config_check },
 };
 const size_t config_n_sections = ELEMENTSOF(config_sections);
 
 #define ITEM(field) offsetof(Config, field)
+#define RULE(field) offsetof(Rule, field)
 
 /* One block for each section.  Sentences end with a full stop and a blank. */
 const ConfigItem config_items[] = {
@@ -27,8 +41,13 @@ const ConfigItem config_items[] = {
           "auto leaves smaller VMs alone." },
         { "Policy", "MinSavingUSec", &config_type_number, ITEM(min_saving_usec), "100", 0, UINT64_MAX,
           "microseconds",
-          "auto builds if it saves at least that many microseconds of faults. What a fault and a built leaf "
-          "cost is estimated by leaf size and number of vCPUs." },
+          "auto builds if it saves at least that many microseconds of faults, less what building takes. What "
+          "a fault and a built leaf cost is measured by tdpctl calibrate, or a default; faults cost more the "
+          "more vCPUs there are, and come again after each migration that is expected." },
+        { "Policy", "PinUSecPerGiB", &config_type_number, ITEM(pin_usec_per_gib), "10000", 0, UINT64_MAX,
+          "microseconds",
+          "What it is worth to auto that a GiB of memory in small pages is not pinned, so that the host can "
+          "overcommit it. Huge pages of a pool cannot be overcommitted anyway." },
 
         { "Limits", "MaxVMs", &config_type_number, ITEM(limits.vms), "256", 0, UINT64_MAX, "VMs",
           "VMs of one user." },
@@ -91,5 +110,35 @@ const ConfigItem config_items[] = {
           "seconds",
           "Whoever is to authenticate, for what only root may do otherwise, has so many seconds; then the answer "
           "is no. Where nobody can be asked it is 10 seconds at most." },
+
+        { "Rule", "MatchName", &config_type_rule_globs, RULE(names), "", 0, 0, NULL, "Names of VMs." },
+        { "Rule", "MatchUser", &config_type_rule_users, RULE(users), "", 0, 0, NULL,
+          "Users whose VMs they are, by name or number." },
+        { "Rule", "MatchUnit", &config_type_rule_globs, RULE(units), "", 0, 0, NULL,
+          "systemd's units of the VMM, like machine-qemu*.scope." },
+        { "Rule", "MatchControlGroup", &config_type_rule_globs, RULE(cgroups), "", 0, 0, NULL,
+          "Control groups of the VMM, from the root, like /machine.slice/*." },
+        { "Rule", "MatchPageSize", &config_type_rule_sizes, RULE(page_sizes), "", 0, 0, NULL,
+          "Page sizes, as asked for, or of what backs a running VM." },
+        { "Rule", "MatchMinBytes", &config_type_size, RULE(min_bytes), "0", 0, UINT64_MAX, "bytes",
+          "VMs of at least that much memory." },
+        { "Rule", "MatchMaxBytes", &config_type_size, RULE(max_bytes), "infinity", 0, UINT64_MAX, "bytes",
+          "VMs of at most that much memory." },
+        { "Rule", "MatchMinVCPUs", &config_type_number, RULE(min_vcpus), "0", 0, UINT64_MAX, "vCPUs",
+          "VMs of at least that many vCPUs." },
+        { "Rule", "MatchMaxVCPUs", &config_type_number, RULE(max_vcpus), "infinity", 0, UINT64_MAX, "vCPUs",
+          "VMs of at most that many vCPUs." },
+        { "Rule", "Decision", &config_type_rule_decision, RULE(decision), "", 0, 0, NULL,
+          "Whether they are built: auto, always or never." },
+        { "Rule", "PageSize", &config_type_rule_page_size, RULE(page_size), "", 0, 0, NULL,
+          "The page size of memory that is reserved for them." },
+        { "Rule", "Nodes", &config_type_rule_nodes, RULE(nodes), "", 0, 0, NULL,
+          "The NUMA nodes of memory that is reserved for them, like 0-1,3." },
+        { "Rule", "Warm", &config_type_rule_warm, RULE(warm), "", 0, 0, NULL,
+          "Whether memory that was populated ahead may serve them: yes or no." },
+        { "Rule", "Adopt", &config_type_rule_adopt, RULE(adopt), "no", 0, 0, NULL,
+          "Whether a VM that nobody has told tdpd of is attached to when KVM announces it, and counted as one "
+          "of the user whose process it is: yes or no. It waits until the VM's memory stays the same. VMs "
+          "that were there before tdpd are not announced." },
 };
 const size_t config_n_items = ELEMENTSOF(config_items);

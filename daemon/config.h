@@ -12,6 +12,7 @@
 #include "heal.h"
 #include "policy.h"
 #include "pool-spec.h"
+#include "rule.h"
 #include "warm-spec.h"
 
 #define CONFIG_PATH_DEFAULT "/etc/tdpd/tdpd.conf"
@@ -20,6 +21,8 @@ typedef struct Config {
         Decision decision;
         uint64_t min_bytes;
         uint64_t min_saving_usec;
+        uint64_t pin_usec_per_gib;
+        RuleSet rules;
         AccountLimits limits;
         uint64_t threads; /* for each job and node */
         HealLimits heal;

@@ -24,11 +24,14 @@ static const struct {
         [JOB_SPLIT] = { "split", JOB_PHASE_SPLIT },
         [JOB_COLLAPSE] = { "collapse", JOB_PHASE_COLLAPSE },
         [JOB_POOL] = { "pool", JOB_PHASE_RESIZE },
+        [JOB_CALIBRATE] = { "calibrate", JOB_PHASE_CALIBRATE },
 };
 
 static const char *const phase_table[_JOB_PHASE_MAX] = {
-        [JOB_PHASE_POPULATE] = "populate", [JOB_PHASE_BUILD] = "build",       [JOB_PHASE_HEAL] = "heal",
-        [JOB_PHASE_SPLIT] = "split",       [JOB_PHASE_COLLAPSE] = "collapse", [JOB_PHASE_RESIZE] = "resize",
+        [JOB_PHASE_POPULATE] = "populate",   [JOB_PHASE_BUILD] = "build",
+        [JOB_PHASE_HEAL] = "heal",           [JOB_PHASE_SPLIT] = "split",
+        [JOB_PHASE_COLLAPSE] = "collapse",   [JOB_PHASE_RESIZE] = "resize",
+        [JOB_PHASE_CALIBRATE] = "calibrate",
 };
 
 const char *job_type_to_string(JobType t) {

@@ -15,6 +15,7 @@ typedef enum JobType {
         JOB_SPLIT,
         JOB_COLLAPSE,
         JOB_POOL,
+        JOB_CALIBRATE,
         _JOB_TYPE_MAX,
 } JobType;
 
@@ -25,6 +26,7 @@ typedef enum JobPhase {
         JOB_PHASE_SPLIT,
         JOB_PHASE_COLLAPSE,
         JOB_PHASE_RESIZE,
+        JOB_PHASE_CALIBRATE,
         _JOB_PHASE_MAX,
 } JobPhase;
 

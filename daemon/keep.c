@@ -99,7 +99,7 @@ static void fill_record(VM *vm, VMState state, Record *r) {
                 .job_type = "-",
                 .has_decision = vm->options.has_decision,
                 .decision = vm->options.decision,
-                .vcpus = vm->options.vcpus,
+                .facts = vm->options.facts,
                 .max_level = vm->options.max_level,
                 .auto_slots = vm->auto_slots,
                 .built = vm->built,

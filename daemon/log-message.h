@@ -44,7 +44,10 @@
         X(VM_DRAINS, LOG_NOTICE, "1679225eb01448fc814bebec437fe7b5")                                        \
         X(POOL_SHORT, LOG_WARNING, "7c0bb8a0c3d24f1c8db68f86283f668e")                                      \
         X(POOL_CHANGED, LOG_NOTICE, "e36e369d23dc4806abb2a0774a0ed7a0")                                     \
-        X(POOL_LOW, LOG_NOTICE, "2ce9660db67a4f178cb554ae32eb635c")
+        X(POOL_LOW, LOG_NOTICE, "2ce9660db67a4f178cb554ae32eb635c")                                         \
+        X(VM_ADOPTED, LOG_INFO, "b2d3215a261a4f6f9972eda72e227cd6")                                         \
+        X(NOT_ADOPTED, LOG_WARNING, "f785b6d0b89d4a57ab33fd33081b3801")                                     \
+        X(CALIBRATED, LOG_INFO, "06a29c7c9f2c4f0cba448beec1382b6f")
 
 typedef enum LogMessage {
 #define LOG_MESSAGE_ENUM(name, level, id) MESSAGE_##name,

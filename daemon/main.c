@@ -41,6 +41,7 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                 ARG_PROC_ROOT,
                 ARG_DEVICE,
                 ARG_STATE_DIR,
+                ARG_DATA_DIR,
                 ARG_DUMP_CONFIG,
         };
         static const struct option options[] = {
@@ -55,6 +56,7 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                 { "config-root", required_argument, NULL, ARG_CONFIG_ROOT },
                 { "check-config", no_argument, NULL, ARG_CHECK_CONFIG },
                 { "dump-config", optional_argument, NULL, ARG_DUMP_CONFIG },
+                { "data-dir", required_argument, NULL, ARG_DATA_DIR },
                 {},
         };
         _cleanup_(config_done) Config config = {};
@@ -93,6 +95,9 @@ static int parse_argv(int argc, char *argv[], ManagerOptions *o) {
                         break;
                 case ARG_STATE_DIR:
                         o->state_dir = optarg;
+                        break;
+                case ARG_DATA_DIR:
+                        o->data_dir = optarg;
                         break;
                 case ARG_DUMP_CONFIG:
                         if (!optarg)
@@ -146,7 +151,8 @@ int main(int argc, char *argv[]) {
         ManagerOptions options = { .sysfs_root = "/sys",
                                    .proc_root = "/proc",
                                    .device = KVM_DEVICE_DEFAULT,
-                                   .state_dir = getenv("RUNTIME_DIRECTORY") };
+                                   .state_dir = getenv("RUNTIME_DIRECTORY"),
+                                   .data_dir = DATA_DIR_DEFAULT };
         _cleanup_(manager_freep) Manager *m = NULL;
         int r;
 

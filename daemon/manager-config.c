@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <systemd/sd-daemon.h>
 
+#include "adopt.h"
 #include "bus-error.h"
 #include "clock.h"
 #include "log-message.h"
@@ -70,13 +71,26 @@ static void apply_pools(Manager *m, const Config *old) {
                 pools_reconfigure(m);
 }
 
+static void apply_costs(Manager *m, const Config *old) {
+        if (old)
+                m->cost.pin_usec_per_gib = m->config.pin_usec_per_gib;
+        else
+                manager_load_calibration(m);
+}
+
+static void apply_rules(Manager *m, const Config *old) {
+        if (old) /* at the start there is no event loop yet */
+                adopt_update(m);
+}
+
 /*
  * Everybody who has taken something over from the configuration, instead of looking when it is needed.
  * Called with the new one in place; "old" is NULL at the start, when there is neither bus nor VM.  It cannot
  * be refused any more: what may be refused is checked when the configuration is read.
  */
 static void (*const consumers[])(Manager *m, const Config *old) = {
-        apply_limits, apply_group, apply_healing, apply_policy, apply_warm, apply_pools,
+        apply_limits, apply_group, apply_healing, apply_policy,
+        apply_warm,   apply_pools, apply_costs,   apply_rules,
 };
 
 static void manager_apply_config(Manager *m, const Config *old) {

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <systemd/sd-daemon.h>
 
+#include "adopt.h"
 #include "bus-error.h"
 #include "bus-job.h"
 #include "bus-log-control.h"
@@ -144,6 +145,7 @@ int manager_startup(Manager *m) {
         r = manager_connect(m);
         if (r < 0)
                 return r;
+        adopt_update(m);
         return pools_start(m);
 }
 
@@ -222,7 +224,7 @@ PlacementRequest manager_placement_request(uint64_t bytes, const VMOptions *o) {
                 .has_cpus = o->has_cpus,
                 .cpus = o->cpus,
                 .numa_mode = o->numa_mode,
-                .vcpus = o->vcpus,
+                .vcpus = o->facts.values[FACT_VCPUS],
                 .n_parts = o->n_parts,
         };
 
@@ -251,12 +253,33 @@ int manager_place(Manager *m, uint64_t bytes, const VMOptions *o, NodeTable **re
         return 0;
 }
 
+void manager_load_calibration(Manager *m) {
+        CalibrationHost host;
+        int r;
+
+        calibration_get_host(&host);
+        m->calibration = (Calibration){};
+        m->calibration_why[0] = '\0';
+        cost_model_init(&m->cost, m->config.pin_usec_per_gib);
+        r = calibration_load(m->options.data_dir, &host, &m->calibration, m->calibration_why,
+                             sizeof(m->calibration_why));
+        if (r >= 0) {
+                calibration_apply(&m->calibration, &m->cost);
+                return;
+        }
+        if (r == -ENOENT)
+                log_debug("Deciding with defaults: %s", m->calibration_why);
+        else
+                log_warning("Deciding with defaults: %s", m->calibration_why);
+}
+
 void manager_policy_facts(Manager *m, PolicyInput *in) {
         struct kvm_gtdp_info info;
 
         in->configured = m->config.decision;
         in->min_bytes = m->config.min_bytes;
         in->min_saving_usec = m->config.min_saving_usec;
+        in->model = m->cost;
         /* The kernel holds whoever attaches to their limit, so it is ours that counts and not the VMM's. */
         in->memlock_known = process_get_memlock(getpid(), &in->memlock_limit) >= 0;
         if (handle_get_info(m->options.device, &info) < 0)

@@ -7,6 +7,7 @@
 #include <systemd/sd-event.h>
 
 #include "account.h"
+#include "calibration.h"
 #include "config.h"
 #include "keep.h"
 #include "node.h"
@@ -25,6 +26,7 @@ typedef struct ManagerOptions {
         const char *proc_root;
         const char *device;
         const char *state_dir; /* NULL: nothing is kept */
+        const char *data_dir;
 } ManagerOptions;
 
 struct Manager {
@@ -39,6 +41,13 @@ struct Manager {
         Pools pools;
         bool has_group;
         gid_t group;
+
+        /* What a decision costs and saves on this host. */
+        Calibration calibration;   /* all zeros: there is none */
+        char calibration_why[512]; /* then: why */
+        CostModel cost;
+        struct Calibrate *calibrate; /* the one that runs, or NULL */
+        struct Adopt *adopt;         /* NULL if no rule says so */
 
         struct BusNode *bus_nodes; /* what the bus knows of nodes: their ids */
         VM *vms;                   /* by name */
@@ -72,5 +81,7 @@ int manager_load_nodes(Manager *m, NodeTable **ret, sd_bus_error *error);
 /* Where memory of that size and with those options would go now.  Nothing is claimed by that. */
 int manager_place(Manager *m, uint64_t bytes, const VMOptions *o, NodeTable **ret_nodes, Placement *ret,
                   sd_bus_error *error);
+/* Reads what was measured, and makes the model of it. */
+void manager_load_calibration(Manager *m);
 /* The facts of this host that a decision depends on. */
 void manager_policy_facts(Manager *m, PolicyInput *in);

@@ -78,8 +78,25 @@ static int set_decision(VMOptions *o, Value v, sd_bus_error *error) {
         return 0;
 }
 
-static int set_vcpus(VMOptions *o, Value v, sd_bus_error *error) {
-        o->vcpus = v.u;
+#define DEFINE_SET_FACT(name, fact, member)                                                                 \
+        static int set_##name(VMOptions *o, Value v, sd_bus_error *error) {                                 \
+                vm_facts_set(&o->facts, fact, (uint32_t) v.member);                                         \
+                return 0;                                                                                   \
+        }                                                                                                   \
+        struct set_##name##_semicolon
+
+DEFINE_SET_FACT(vcpus, FACT_VCPUS, u);
+DEFINE_SET_FACT(balloon, FACT_BALLOON, b);
+DEFINE_SET_FACT(free_page_reporting, FACT_FREE_PAGE_REPORTING, b);
+DEFINE_SET_FACT(discard, FACT_DISCARD, b);
+DEFINE_SET_FACT(confidential, FACT_CONFIDENTIAL, b);
+DEFINE_SET_FACT(vfio_devices, FACT_VFIO_DEVICES, u);
+DEFINE_SET_FACT(viommu, FACT_VIOMMU, b);
+DEFINE_SET_FACT(migrations, FACT_MIGRATIONS, u);
+
+static int set_warm(VMOptions *o, Value v, sd_bus_error *error) {
+        o->warm = v.b;
+        o->has_warm = true;
         return 0;
 }
 
@@ -98,11 +115,6 @@ static int set_auto_slots(VMOptions *o, Value v, sd_bus_error *error) {
         return 0;
 }
 
-static int set_warm(VMOptions *o, Value v, sd_bus_error *error) {
-        o->warm = v.b;
-        return 0;
-}
-
 static int set_gpa(VMOptions *o, Value v, sd_bus_error *error) {
         o->gpa = v.t;
         o->has_gpa = true;
@@ -114,6 +126,9 @@ static int set_size(VMOptions *o, Value v, sd_bus_error *error) {
         o->has_size = true;
         return 0;
 }
+
+/* Whoever decides. */
+#define OPTION_DECIDE (OPTION_RESERVE | OPTION_EXPLAIN | OPTION_ATTACH)
 
 static const struct {
         const char *key;
@@ -129,7 +144,14 @@ static const struct {
         { "parts", 's', OPTION_RESERVE | OPTION_EXPLAIN, set_parts },
         { "numa-mode", 's', OPTION_RESERVE | OPTION_EXPLAIN, set_numa_mode },
         { "decision", 's', OPTION_RESERVE | OPTION_EXPLAIN | OPTION_ATTACH | OPTION_BUILD, set_decision },
-        { "vcpus", 'u', OPTION_RESERVE | OPTION_EXPLAIN | OPTION_ATTACH | OPTION_BUILD, set_vcpus },
+        { "vcpus", 'u', OPTION_DECIDE | OPTION_BUILD, set_vcpus },
+        { "balloon", 'b', OPTION_DECIDE, set_balloon },
+        { "free-page-reporting", 'b', OPTION_DECIDE, set_free_page_reporting },
+        { "discard", 'b', OPTION_DECIDE, set_discard },
+        { "confidential", 'b', OPTION_DECIDE, set_confidential },
+        { "vfio-devices", 'u', OPTION_DECIDE, set_vfio_devices },
+        { "viommu", 'b', OPTION_DECIDE, set_viommu },
+        { "migrations", 'u', OPTION_DECIDE, set_migrations },
         /* Explain answers for an Attach as well. */
         { "max-level", 'u', OPTION_ATTACH | OPTION_BUILD | OPTION_EXPLAIN | OPTION_SPLIT, set_max_level },
         { "auto-slots", 'b', OPTION_ATTACH | OPTION_EXPLAIN, set_auto_slots },
@@ -162,7 +184,7 @@ static int refuse_key(const char *key, OptionUse use, sd_bus_error *error) {
         if (memstream_close(f, &known) < 0)
                 return -ENOMEM;
         return sd_bus_error_setf(error, TDP_ERROR_INVALID, "option \"%s\" is unknown here: there are %s",
-                                 key, known);
+                                 key, n > 0 ? known : "none");
 }
 
 static int read_value(sd_bus_message *m, size_t i, VMOptions *o, sd_bus_error *error) {

@@ -3,6 +3,8 @@
 
 /* The a{sv} of the bus methods. */
 
+#include <sys/types.h>
+
 #include "placement.h"
 #include "policy.h"
 #include "span.h"
@@ -14,11 +16,13 @@ typedef enum OptionUse {
         OPTION_EXPLAIN = 1 << 3,
         OPTION_HEAL = 1 << 4,
         OPTION_SPLIT = 1 << 5, /* and collapse */
+        OPTION_CALIBRATE = 1 << 6,
 } OptionUse;
 
 typedef struct VMOptions {
         const char *name; /* Explain only; belongs to the message */
         uint64_t bytes;   /* Explain only */
+        pid_t pid;        /* not an option: who asks, or 0 */
         uint64_t page_size;
         bool has_nodes;
         IdSet nodes;
@@ -29,7 +33,8 @@ typedef struct VMOptions {
         NumaMode numa_mode;
         bool has_decision;
         Decision decision;
-        uint32_t vcpus;
+        VMFacts facts;
+        bool has_warm;
         uint32_t max_level;
         bool auto_slots;
         bool warm; /* memory that is zeroed already will do */

@@ -63,6 +63,19 @@ static int status_field(pid_t pid, const char *key, char **ret) {
         return *ret ? 0 : -ENOMEM;
 }
 
+int process_get_tgid(pid_t tid, pid_t *ret) {
+        _cleanup_free_ char *field = NULL;
+        int r, tgid;
+
+        r = status_field(tid, "\nTgid:", &field);
+        if (r < 0)
+                return r;
+        if (sscanf(field, "%i", &tgid) != 1 || tgid <= 0)
+                return -EBADMSG;
+        *ret = tgid;
+        return 0;
+}
+
 int process_get_uid(pid_t pid, uid_t *ret) {
         _cleanup_free_ char *field = NULL;
         unsigned real, effective;

@@ -51,7 +51,7 @@ typedef struct Record {
         char job_type[16];
         bool has_decision; /* the options that matter later on */
         Decision decision;
-        uint32_t vcpus;
+        VMFacts facts;
         uint32_t max_level;
         bool auto_slots;
 

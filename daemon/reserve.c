@@ -7,6 +7,7 @@
 #include "bus-job.h"
 #include "bus-vm.h"
 #include "cut.h"
+#include "decide.h"
 #include "format.h"
 #include "log-message.h"
 #include "populate.h"
@@ -195,18 +196,21 @@ static int make_room(VM *vm, Slab *leaving, sd_bus_error *error) {
         return job_watch(vm->job, JOB_PHASE_POPULATE, vm->bytes);
 }
 
-static void decide(Manager *m, VM *vm) {
-        PolicyInput in = {
-                .asked = vm->options.decision,
-                .asked_is_set = vm->options.has_decision,
-                .bytes = vm->bytes,
-                .page_size = vm->page_size,
-                .vcpus = vm->options.vcpus,
-                .max_level = vm->options.max_level,
-        };
+/* Whoever did not ask for it should know where it comes from. */
+static int blame_rule(const Rule *rule, const VMOptions *asked, const VMOptions *o, int r,
+                      sd_bus_error *error) {
+        __attribute__((cleanup(sd_bus_error_free))) sd_bus_error why = SD_BUS_ERROR_NULL;
+        bool page_size = asked->page_size != o->page_size, nodes = asked->has_nodes != o->has_nodes;
 
-        manager_policy_facts(m, &in);
-        policy_decide(&in, &vm->policy);
+        if (!sd_bus_error_is_set(error) || (!page_size && !nodes))
+                return r;
+        r = sd_bus_error_move(&why, error);
+        if (r == 0)
+                return r;
+        return sd_bus_error_setf(error, why.name, "%s (%s%s%s from rule \"%s\" of the configuration)",
+                                 why.message, page_size ? "the page size" : "",
+                                 page_size && nodes ? " and " : "", nodes ? "the nodes are" : " is",
+                                 rule->name);
 }
 
 static int charge_memory(VM *vm, size_t n_parts, sd_bus_error *error) {
@@ -249,8 +253,19 @@ static int get_memory(VM *vm, Placement *placement, const sd_bus_error *why, sd_
         return r < 0 ? r : start_populate(vm, error);
 }
 
-int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VMOptions *o, VM **ret,
+int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VMOptions *asked, VM **ret,
                sd_bus_error *error) {
+        DecideRequest request = {
+                .name = name,
+                .has_uid = true,
+                .uid = uid,
+                .pid = asked->pid,
+                .bytes = bytes,
+                .backed = true,
+        };
+        VMOptions o = *asked;
+        _cleanup_free_ char *why = NULL;
+        const Rule *rule;
         __attribute__((cleanup(sd_bus_error_free))) sd_bus_error no_pages = SD_BUS_ERROR_NULL;
         _cleanup_(node_table_freep) NodeTable *nodes = NULL;
         _cleanup_(placement_done) Placement placement = {};
@@ -262,13 +277,18 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
         r = vm_check_name(m, name, error);
         if (r < 0)
                 return r;
+        r = decide_prepare(m, &request, &o, &rule);
+        if (r < 0)
+                return r;
         /* Slabs can still help if there are too few pages, and nothing can if the request makes no sense. */
-        r = manager_place(m, bytes, o, &nodes, &placement, &no_pages);
+        r = manager_place(m, bytes, &o, &nodes, &placement, &no_pages);
+        if (r < 0)
+                r = blame_rule(rule, asked, &o, r, &no_pages);
         if (r < 0 && (!sd_bus_error_has_name(&no_pages, TDP_ERROR_NO_PAGES) || warm_count(m->warm) == 0))
                 return sd_bus_error_is_set(&no_pages) ? sd_bus_error_move(error, &no_pages) : r;
 
         /* From here on vm_free() is the undo of everything. */
-        r = vm_new(m, name, uid, VM_RESERVED, o, bytes, error, &vm);
+        r = vm_new(m, name, uid, VM_RESERVED, &o, bytes, error, &vm);
         if (r < 0)
                 return r;
         if ((r = charge_memory(vm, placement.n_parts, error)) < 0 ||
@@ -278,7 +298,8 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
         is_there = r > 0;
         for (size_t i = 0; i < vm->memory->n_parts; i++)
                 idset_add(&vm->nodes, vm->memory->parts[i].node);
-        decide(m, vm);
+        request.page_size = vm->page_size;
+        decide(m, &request, &o, rule, &vm->policy);
         r = vm_keep(vm, is_there ? VM_POPULATED : VM_RESERVED, error);
         if (r < 0)
                 goto fail;
@@ -290,10 +311,15 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
 
         bus_vm_added(vm);
         bus_job_added(j);
+        why = decide_describe(&vm->policy);
         log_message(MESSAGE_VM_RESERVED,
-                    FIELDS(FIELD_VM(vm), FIELD_BYTES(bytes), FIELD_NUMBER("TDP_PAGE_SIZE", vm->page_size)),
-                    "VM %s of user %u: %s in pages of %s, %s", name, uid, format_bytes(bytes),
-                    format_bytes(vm->page_size), is_there ? "from a warm slab" : "populating");
+                    FIELDS(FIELD_VM(vm), FIELD_BYTES(bytes), FIELD_NUMBER("TDP_PAGE_SIZE", vm->page_size),
+                           FIELD_TEXT("TDP_DECISION", vm->policy.build ? "build" : "skip"),
+                           FIELD_TEXT("TDP_REASON", vm->policy.reasons[0].word),
+                           FIELD_TEXT("TDP_RULE", vm->policy.rule)),
+                    "VM %s of user %u: %s in pages of %s, %s, decision %s", name, uid, format_bytes(bytes),
+                    format_bytes(vm->page_size), is_there ? "from a warm slab" : "populating",
+                    why ?: "unknown");
         if (is_there)
                 vm_event(vm, VM_EVENT_POPULATE_DONE);
         *ret = vm;

@@ -214,7 +214,7 @@ static int make(Manager *m, Record *r, Memory **memory, int *handle) {
         VMOptions options = {
                 .has_decision = r->has_decision,
                 .decision = r->decision,
-                .vcpus = r->vcpus,
+                .facts = r->facts,
                 .max_level = r->max_level,
                 .auto_slots = r->auto_slots,
         };

@@ -69,6 +69,22 @@ static const struct opt_def defs[_OPT_MAX] = {
                            "auto (default), always or never build the mapping" },
         [OPT_VCPUS] = { "vcpus", 0, false, KIND_UINT, FIELD(vcpus), "N",
                         "Number of vCPUs, for the decision" },
+        [OPT_BALLOON] = { "balloon", 0, false, KIND_FLAG, FIELD(balloon), NULL,
+                          "It has a balloon that moves by itself" },
+        [OPT_FREE_PAGE_REPORTING] = { "free-page-reporting", 0, false, KIND_FLAG, FIELD(free_page_reporting),
+                                      NULL, "Its guest gives back what it does not use" },
+        [OPT_DISCARD] = { "discard", 0, false, KIND_FLAG, FIELD(discard), NULL,
+                          "Its VMM throws memory away" },
+        [OPT_CONFIDENTIAL] = { "confidential", 0, false, KIND_FLAG, FIELD(confidential), NULL,
+                               "Its memory is SEV's or TDX's" },
+        [OPT_VFIO_DEVICES] = { "vfio-devices", 0, false, KIND_UINT, FIELD(vfio_devices), "N",
+                               "Number of passed-through devices" },
+        [OPT_VIOMMU] = { "viommu", 0, false, KIND_FLAG, FIELD(viommu), NULL,
+                         "They are behind a virtual IOMMU" },
+        [OPT_MIGRATIONS] = { "migrations", 0, false, KIND_UINT, FIELD(migrations), "N",
+                             "How often it will probably be migrated" },
+        [OPT_NO_WARM] = { "no-warm", 0, false, KIND_FLAG, FIELD(no_warm), NULL,
+                          "Do not use memory that was populated ahead" },
         [OPT_MAX_LEVEL] = { "max-level", 0, false, KIND_LEVEL, FIELD(max_level), "LEVEL",
                             "Largest leaf: 4K, 2M, 1G, or 0 for no limit" },
         [OPT_NO_AUTO_SLOTS] = { "no-auto-slots", 0, false, KIND_FLAG, FIELD(no_auto_slots), NULL,
@@ -96,8 +112,8 @@ static const char *const json_modes[] = {
         [JSON_PRETTY] = "pretty",
 };
 
-uint32_t args_global_mask(void) {
-        uint32_t mask = 0;
+uint64_t args_global_mask(void) {
+        uint64_t mask = 0;
 
         for (unsigned i = 0; i < _OPT_MAX; i++)
                 if (defs[i].global)
@@ -271,7 +287,7 @@ static int unknown_option(const char *word, bool missing_value) {
         return log_error(-EINVAL, "Unknown option --%s. See tdpctl --help.", name);
 }
 
-static int parse(struct args *args, int argc, char **argv, uint32_t allowed, bool stop_at_first,
+static int parse(struct args *args, int argc, char **argv, uint64_t allowed, bool stop_at_first,
                  const char *verb) {
         struct option longs[_OPT_MAX + 1] = {};
         char shorts[2 + 2 * _OPT_MAX + 1], *p = shorts;
@@ -342,7 +358,7 @@ int args_parse_global(struct args *args, int argc, char **argv) {
         return parse(args, argc, argv, args_global_mask(), true, NULL);
 }
 
-int args_parse_verb(struct args *args, int argc, char **argv, uint32_t allowed, bool command) {
+int args_parse_verb(struct args *args, int argc, char **argv, uint64_t allowed, bool command) {
         int first;
 
         first = parse(args, argc, argv, allowed | args_global_mask(), command, argv[0]);
@@ -354,7 +370,7 @@ int args_parse_verb(struct args *args, int argc, char **argv, uint32_t allowed, 
         return 0;
 }
 
-void args_print_help(FILE *f, uint32_t mask) {
+void args_print_help(FILE *f, uint64_t mask) {
         for (unsigned i = 0; i < _OPT_MAX; i++) {
                 const struct opt_def *d = &defs[i];
                 char left[64], letter[5] = "    ";

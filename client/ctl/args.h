@@ -31,6 +31,14 @@ enum opt {
         OPT_PARTS,
         OPT_DECISION,
         OPT_VCPUS,
+        OPT_BALLOON,
+        OPT_FREE_PAGE_REPORTING,
+        OPT_DISCARD,
+        OPT_CONFIDENTIAL,
+        OPT_VFIO_DEVICES,
+        OPT_VIOMMU,
+        OPT_MIGRATIONS,
+        OPT_NO_WARM,
         OPT_MAX_LEVEL,
         OPT_NO_AUTO_SLOTS,
         OPT_PID,
@@ -44,8 +52,8 @@ enum opt {
         _OPT_MAX,
 };
 
-_Static_assert(_OPT_MAX <= 32, "options are bits of 32");
-#define OPT_BIT(opt) (UINT32_C(1) << (opt))
+_Static_assert(_OPT_MAX <= 64, "options are bits of 64");
+#define OPT_BIT(opt) (UINT64_C(1) << (opt))
 
 struct args {
         const char *host;
@@ -58,10 +66,11 @@ struct args {
                 uint64_t gpa, size;
         } range;
         uint64_t delay_usec;
-        uint32_t vcpus, max_level, pid, iterations;
+        uint32_t vcpus, max_level, pid, iterations, vfio_devices, migrations;
+        bool balloon, free_page_reporting, discard, confidential, viommu, no_warm;
         bool no_auto_slots, no_wait, batch;
 
-        uint32_t given;    /* OPT_BIT()s */
+        uint64_t given;    /* OPT_BIT()s */
         char **positional; /* NULL-terminated, points into argv */
         int n_positional;
 };
@@ -80,10 +89,10 @@ int args_parse_global(struct args *args, int argc, char **argv);
  * Reads the rest; argv[0] is the verb. Options outside of the mask are refused. command: the positional
  * arguments are another program's command line, and what follows the first one is not looked at.
  */
-int args_parse_verb(struct args *args, int argc, char **argv, uint32_t allowed, bool command);
+int args_parse_verb(struct args *args, int argc, char **argv, uint64_t allowed, bool command);
 
 /* The lines of --help for the options of the mask. */
-void args_print_help(FILE *f, uint32_t mask);
+void args_print_help(FILE *f, uint64_t mask);
 
 /* All global options. */
-uint32_t args_global_mask(void);
+uint64_t args_global_mask(void);

@@ -29,6 +29,9 @@ static const struct {
         { "Available", { "page_size", "available", "for_others" } },
         { "Targets", { "page_size", "pages", "got", "state" } },
         { "Holders", { "page_size", "node", "pages", "pid", "uid", "kind", "name", "file" } },
+        { "leaves",
+          { "page_size", "fault_ns", "fault_measured", "build_ns", "build_measured", "not_measured_as" } },
+        { "populate", { "node", "page_size", "bytes_per_sec" } },
 };
 
 char *json_key(const char *word) {

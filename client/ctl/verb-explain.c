@@ -2,11 +2,35 @@
 
 /* explain: decisions without deeds; and the options of requests, which all of them share. */
 
+#include <time.h>
+
 #include "daemon.h"
 #include "json.h"
 #include "log.h"
 #include "size.h"
 #include "verbs.h"
+
+/* What of the VM decisions depend on.  What was not said is not known. */
+static int fact_options(const struct args *args, struct tdp_options *o) {
+        static const struct {
+                enum opt opt;
+                const char *key;
+        } flags[] = {
+                { OPT_BALLOON, "balloon" }, { OPT_FREE_PAGE_REPORTING, "free-page-reporting" },
+                { OPT_DISCARD, "discard" }, { OPT_CONFIDENTIAL, "confidential" },
+                { OPT_VIOMMU, "viommu" },
+        };
+        int r = 0;
+
+        for (size_t i = 0; i < ELEMENTSOF(flags) && r >= 0; i++)
+                if (args_given(args, flags[i].opt))
+                        r = tdp_options_set_bool(o, flags[i].key, true);
+        if (r >= 0 && args_given(args, OPT_VFIO_DEVICES))
+                r = tdp_options_set_u32(o, "vfio-devices", args->vfio_devices);
+        if (r >= 0 && args_given(args, OPT_MIGRATIONS))
+                r = tdp_options_set_u32(o, "migrations", args->migrations);
+        return r;
+}
 
 int request_options(const struct args *args, enum request request, struct tdp_options **ret) {
         _cleanup_(tdp_options_freep) struct tdp_options *o = NULL;
@@ -22,8 +46,13 @@ int request_options(const struct args *args, enum request request, struct tdp_op
                 r = tdp_options_set_string(o, "decision", args->decision);
         if (r >= 0 && args_given(args, OPT_VCPUS))
                 r = tdp_options_set_u32(o, "vcpus", args->vcpus);
+        /* Of a run they are told with the reservation, which an attach joins. */
+        if (r >= 0 && (request == REQUEST_RESERVE || (request == REQUEST_ATTACH && !args->memory)))
+                r = fact_options(args, o);
 
         if (request == REQUEST_RESERVE) {
+                if (r >= 0 && args->no_warm)
+                        r = tdp_options_set_bool(o, "warm", false);
                 if (r >= 0 && args_given(args, OPT_PAGE_SIZE))
                         r = tdp_options_set_u64(o, "page-size", args->page_size);
                 if (r >= 0 && args_given(args, OPT_NODES))
@@ -46,37 +75,94 @@ int request_options(const struct args *args, enum request request, struct tdp_op
         return 0;
 }
 
-static void print_value(const struct tdp_value *value) {
-        const struct tdp_value *v;
+static const struct tdp_value *find(const struct tdp_plan *plan, const char *key) {
+        return tdp_value_find(tdp_plan_get_plan(plan), key);
+}
+
+static uint64_t get_uint(const struct tdp_plan *plan, const char *key) {
+        return tdp_value_get_uint(find(plan, key));
+}
+
+/* "3 GiB on node 0, 1 GiB on node 1", or that it does not fit. */
+static void print_parts(const struct tdp_plan *plan) {
+        char size[SIZE_TEXT_MAX], page[SIZE_TEXT_MAX];
+        const struct tdp_value *part;
         const char *gap = "";
 
-        switch (tdp_value_get_type(value)) {
-        case TDP_VALUE_BOOL:
-                printf("%s", tdp_value_get_bool(value) ? "yes" : "no");
-                break;
-        case TDP_VALUE_UINT:
-                printf("%llu", (unsigned long long) tdp_value_get_uint(value));
-                break;
-        case TDP_VALUE_INT:
-                printf("%lld", (long long) tdp_value_get_int(value));
-                break;
-        case TDP_VALUE_DOUBLE:
-                printf("%g", tdp_value_get_double(value));
-                break;
-        case TDP_VALUE_STRING:
-                printf("%s", tdp_value_get_string(value));
-                break;
-        case TDP_VALUE_LIST:
-        case TDP_VALUE_DICT:
-                tdp_value_foreach (value, v) {
-                        printf("%s", gap);
-                        if (tdp_value_get_key(v))
-                                printf("%s=", tdp_value_get_key(v));
-                        print_value(v);
-                        gap = " ";
-                }
-                break;
+        printf("   Memory: ");
+        if (!tdp_value_get_first(find(plan, "parts"))) {
+                printf("%s, which does not fit now\n", size_format(get_uint(plan, "bytes"), size));
+                return;
         }
+        tdp_value_foreach (find(plan, "parts"), part) {
+                printf("%s%s on node %llu", gap,
+                       size_format(tdp_value_get_uint(tdp_value_at(part, 1)), size),
+                       (unsigned long long) tdp_value_get_uint(tdp_value_at(part, 0)));
+                gap = ", ";
+        }
+        printf(", in pages of %s\n", size_format(get_uint(plan, "page-size"), page));
+}
+
+static void print_cost(const struct tdp_plan *plan, const char *what, const char *key,
+                       const char *measured) {
+        const struct tdp_value *cost = find(plan, key);
+
+        if (cost)
+                printf("           %s %.0f ns (%s)\n", what, tdp_value_get_double(cost),
+                       tdp_value_get_bool(find(plan, measured)) ? "measured" : "default");
+}
+
+/* What the model was fed, and where that comes from. */
+static void print_model(const struct tdp_plan *plan) {
+        char a[SIZE_TEXT_MAX], b[SIZE_TEXT_MAX], c[SIZE_TEXT_MAX];
+        uint64_t at = get_uint(plan, "measured-at"), n;
+        const char *why;
+
+        printf("    Model: %llu leaves of %s: saves %s, costs %s to build",
+               (unsigned long long) get_uint(plan, "leaves"), size_format(get_uint(plan, "leaf-size"), a),
+               duration_format(get_uint(plan, "saved-usec"), b),
+               duration_format(get_uint(plan, "build-usec"), c));
+        n = get_uint(plan, "pin-usec");
+        if (n > 0)
+                printf(" and %s for pins", duration_format(n, a));
+        putchar('\n');
+        n = get_uint(plan, "vcpus");
+        if (n > 0)
+                printf("           %llu vCPUs", (unsigned long long) n);
+        else
+                printf("           vCPUs not known");
+        printf(", %llu migrations expected\n", (unsigned long long) get_uint(plan, "migrations"));
+        print_cost(plan, "a fault is", "fault-ns", "fault-measured");
+        print_cost(plan, "a built leaf is", "build-ns", "build-measured");
+        if (at > 0) {
+                char text[64];
+                time_t t = (time_t) at;
+                struct tm tm;
+
+                if (localtime_r(&t, &tm) && strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %Z", &tm) > 0)
+                        printf("           measured at %s\n", text);
+        }
+        why = tdp_value_get_string(find(plan, "not-measured"));
+        if (why && why[0])
+                printf("           defaults, as %s\n", why);
+}
+
+static void print_plan(const struct tdp_plan *plan) {
+        const char *rule = tdp_value_get_string(find(plan, "rule"));
+        char buf[SIZE_TEXT_MAX];
+
+        printf("     Rule: %s\n", rule && rule[0] ? rule : "none matches");
+        print_parts(plan);
+        if (get_uint(plan, "populate-usec") > 0)
+                printf("           populated within about %s\n",
+                       duration_format(get_uint(plan, "populate-usec"), buf));
+        printf("   Pinned: %s by tdpd", size_format(get_uint(plan, "pinned-bytes"), buf));
+        if (get_uint(plan, "vfio-bytes") > 0)
+                printf("; the VMM locks %s for VFIO, its RLIMIT_MEMLOCK must allow that",
+                       size_format(get_uint(plan, "vfio-bytes"), buf));
+        putchar('\n');
+        if (find(plan, "leaf-size"))
+                print_model(plan);
 }
 
 int verb_explain(const struct args *args) {
@@ -116,12 +202,6 @@ int verb_explain(const struct args *args) {
         tdp_value_foreach (tdp_plan_get_reasons(plan), v)
                 printf("          %s: %s\n", tdp_value_get_string(tdp_value_at(v, 0)) ?: "",
                        tdp_value_get_string(tdp_value_at(v, 1)) ?: "");
-        tdp_value_foreach (tdp_plan_get_plan(plan), v) {
-                printf("%s %s: ",
-                       v == tdp_value_get_first(tdp_plan_get_plan(plan)) ? "    Plan:" : "         ",
-                       tdp_value_get_key(v));
-                print_value(v);
-                putchar('\n');
-        }
+        print_plan(plan);
         return EXIT_OK;
 }

@@ -10,10 +10,15 @@
 
 #define RESERVE_OPTIONS                                                                                     \
         (OPT_BIT(OPT_MEMORY) | OPT_BIT(OPT_PAGE_SIZE) | OPT_BIT(OPT_NODES) | OPT_BIT(OPT_NUMA_MODE) |       \
-         OPT_BIT(OPT_CPUS) | OPT_BIT(OPT_PARTS) | OPT_BIT(OPT_NAME) | DECIDE_OPTIONS)
+         OPT_BIT(OPT_CPUS) | OPT_BIT(OPT_PARTS) | OPT_BIT(OPT_NAME) | OPT_BIT(OPT_NO_WARM) |                \
+         DECIDE_OPTIONS | FACT_OPTIONS)
 #define DECIDE_OPTIONS (OPT_BIT(OPT_DECISION) | OPT_BIT(OPT_VCPUS))
-#define BUILD_OPTIONS  (DECIDE_OPTIONS | OPT_BIT(OPT_MAX_LEVEL) | OPT_BIT(OPT_NO_WAIT))
-#define RANGE_OPTIONS  (OPT_BIT(OPT_RANGE) | OPT_BIT(OPT_MAX_LEVEL) | OPT_BIT(OPT_NO_WAIT))
+#define FACT_OPTIONS                                                                                        \
+        (OPT_BIT(OPT_BALLOON) | OPT_BIT(OPT_FREE_PAGE_REPORTING) | OPT_BIT(OPT_DISCARD) |                   \
+         OPT_BIT(OPT_CONFIDENTIAL) | OPT_BIT(OPT_VFIO_DEVICES) | OPT_BIT(OPT_VIOMMU) |                      \
+         OPT_BIT(OPT_MIGRATIONS))
+#define BUILD_OPTIONS (DECIDE_OPTIONS | OPT_BIT(OPT_MAX_LEVEL) | OPT_BIT(OPT_NO_WAIT))
+#define RANGE_OPTIONS (OPT_BIT(OPT_RANGE) | OPT_BIT(OPT_MAX_LEVEL) | OPT_BIT(OPT_NO_WAIT))
 
 const struct verb verbs[] = {
         {
@@ -74,7 +79,8 @@ const struct verb verbs[] = {
                         .max_args = 2,
                         .failure = EXIT_USAGE,
                         .run = verb_attach,
-                        .options = BUILD_OPTIONS | OPT_BIT(OPT_NO_AUTO_SLOTS) | OPT_BIT(OPT_PID),
+                        .options = FACT_OPTIONS | BUILD_OPTIONS | OPT_BIT(OPT_NO_AUTO_SLOTS) |
+                                   OPT_BIT(OPT_PID),
         },
         {
                         .name = "build",
@@ -134,6 +140,14 @@ const struct verb verbs[] = {
                         .options = RESERVE_OPTIONS,
                         .failure = EXIT_USAGE,
                         .run = verb_explain,
+        },
+        {
+                        .name = "calibrate",
+                        .arguments = "",
+                        .help = "Measure what mapping costs on this host, for the decisions",
+                        .options = OPT_BIT(OPT_NO_WAIT),
+                        .failure = EXIT_USAGE,
+                        .run = verb_calibrate,
         },
         {
                         .name = "warm",

@@ -11,7 +11,7 @@ struct verb {
         const char *arguments;  /* for the help text */
         const char *help;       /* one line */
         int min_args, max_args; /* -1: any number */
-        uint32_t options;       /* OPT_BIT()s, apart from the global ones */
+        uint64_t options;       /* OPT_BIT()s, apart from the global ones */
         bool command;           /* its arguments are another program's command line */
         bool pager;
         int failure; /* exit code if it does not come to run */
@@ -41,6 +41,7 @@ int verb_doctor(const struct args *args);
 int verb_metrics(const struct args *args);
 int verb_top(const struct args *args);
 int verb_warm(const struct args *args);
+int verb_calibrate(const struct args *args);
 int verb_explain(const struct args *args);
 int verb_run(const struct args *args);
 

@@ -161,6 +161,28 @@ TDP_EXPORT int tdp_explain(struct tdp_ctx *ctx, const char *name, uint64_t bytes
         return 0;
 }
 
+TDP_EXPORT int tdp_calibrate(struct tdp_ctx *ctx, const struct tdp_options *options,
+                             struct tdp_job **ret_job) {
+        _cleanup_(sd_bus_message_unrefp) sd_bus_message *m = NULL, *reply = NULL;
+        const char *path;
+        int r;
+
+        r = bus_new_call(ctx, TDP_PATH, MANAGER, "Calibrate", &m);
+        if (r < 0)
+                return r;
+        r = options_append(options, m, NULL, NULL);
+        if (r < 0)
+                return ctx_fail(ctx, r, NULL, "Calibrate: cannot make the call: %s", strerror(-r));
+        r = bus_call_message(ctx, m, "Calibrate", &reply);
+        if (r < 0)
+                return r;
+        r = sd_bus_message_read(reply, "o", &path);
+        if (r < 0)
+                return bus_parse_failed(ctx, r, "Calibrate");
+        r = job_new_from_path(ctx, path, "calibrate", "/", ret_job);
+        return r < 0 ? ctx_fail(ctx, r, NULL, "Calibrate: %s", strerror(-r)) : 0;
+}
+
 TDP_EXPORT struct tdp_plan *tdp_plan_free(struct tdp_plan *plan) {
         if (!plan)
                 return NULL;

@@ -143,11 +143,12 @@ static const char *own_group_config(void) {
 }
 
 static void spawn_tdpd(Fixture *f) {
-        char bus[128], config[128], state[128], *argv[6] = { getenv("TDPD"), bus, config };
-        size_t n = 3;
+        char bus[128], config[128], data[128], state[128], *argv[7] = { getenv("TDPD"), bus, config, data };
+        size_t n = 4;
 
         snprintf(bus, sizeof(bus), "--bus=%s", f->address);
         snprintf(config, sizeof(config), "--config=%s/tdpd.conf", f->dir);
+        snprintf(data, sizeof(data), "--data-dir=%s/data", f->dir);
         snprintf(state, sizeof(state), "--state-dir=%s/state", f->dir);
         if (store_is_on())
                 argv[n++] = state;
@@ -234,18 +235,19 @@ static void fixture_remove_state(Fixture *f) {
 }
 
 static void fixture_free(Fixture *f) {
-        static const char *const files[] = { "bus", "bus.conf", "tdpd.conf" };
+        static const char *const files[] = { "bus", "bus.conf", "tdpd.conf", "data/calibration" };
+        char path[128];
 
         current = NULL;
         sd_bus_flush_close_unref(f->bus);
         reap(f->bus_pid, SIGTERM);
         for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-                char path[128];
-
                 snprintf(path, sizeof(path), "%s/%s", f->dir, files[i]);
                 unlink(path);
         }
         fixture_remove_state(f);
+        snprintf(path, sizeof(path), "%s/data", f->dir);
+        rmdir(path);
         rmdir(f->dir);
         free(f);
 }

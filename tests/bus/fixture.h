@@ -93,6 +93,10 @@ void require_root(void);
 int require_kvm_vm(void);
 /* A process that has made n VMs and waits. */
 pid_t spawn_vmm(unsigned n_vms, uid_t uid);
+/* The same with one VM, and with these arguments to be seen by others, the last one NULL.  What it is given
+ * besides is one more descriptor, or -1.  A test that uses it calls vmm_main() first of all. */
+pid_t spawn_named_vmm(const char *const *argv, int fd);
+void vmm_main(int argc, char *argv[]);
 void reap(pid_t pid, int sig);
 /* Gives back whatever the above has made and is still there. */
 void machine_restore(void);

@@ -9,6 +9,7 @@
 #include <linux/kvm.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -176,6 +177,49 @@ pid_t spawn_vmm(unsigned n_vms, uid_t uid) {
         vmms[n_vmms++] = pid;
         close(ready[1]);
         assert_int_equal(read(ready[0], &c, 1), 1);
+        close(ready[0]);
+        return pid;
+}
+
+#define READY "TDPD_TEST_VMM_READY"
+
+/* This very program is the VMM: what others see of a process is what it was executed with. */
+void vmm_main(int argc, char *argv[]) {
+        const char *ready = getenv(READY);
+
+        if (!ready)
+                return;
+        if (write(atoi(ready), "x", 1) != 1)
+                _exit(1);
+        for (;;)
+                pause();
+}
+
+pid_t spawn_named_vmm(const char *const *argv, int fd) {
+        int ready[2], vm;
+        char env[64], c;
+        pid_t pid;
+
+        require_root();
+        assert_int_equal(pipe2(ready, 0), 0);
+        assert_int_equal(fcntl(ready[0], F_SETFD, FD_CLOEXEC), 0);
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                /* As a VMM does it: the kernel announces who makes it. */
+                vm = make_vm();
+                if (vm < 0 || fcntl(vm, F_SETFD, 0) < 0 || (fd >= 0 && fcntl(fd, F_SETFD, 0) < 0))
+                        _exit(1);
+                snprintf(env, sizeof(env), READY "=%i", ready[1]);
+                execve("/proc/self/exe", (char *const *) argv, (char *[]){ env, NULL });
+                _exit(1);
+        }
+        assert_true(n_vmms < sizeof(vmms) / sizeof(vmms[0]));
+        vmms[n_vmms++] = pid;
+        close(ready[1]);
+        if (read(ready[0], &c, 1) != 1)
+                fail_msg("the VMM has not come up");
         close(ready[0]);
         return pid;
 }

@@ -80,7 +80,8 @@ int handle_get_info(const char *device, struct kvm_gtdp_info *ret) {
                 .abi_version = KVM_GTDP_ABI_VERSION,
                 .mode = scenario_is("shadow") ? KVM_GTDP_MODE_SHADOW : KVM_GTDP_MODE_NPT,
                 .features = KVM_GTDP_FEAT_AD_BITS | KVM_GTDP_FEAT_NESTED |
-                            (scenario_is("older") ? 0 : KVM_GTDP_FEAT_EVENTS | KVM_GTDP_FEAT_SPLIT),
+                            (scenario_is("older") ? 0 : KVM_GTDP_FEAT_EVENTS | KVM_GTDP_FEAT_SPLIT) |
+                            (scenario_is("nx") ? KVM_GTDP_FEAT_NX_HUGE : 0),
                 .root_level = 4,
                 .max_leaf_level = 3,
         };

@@ -304,6 +304,8 @@ static int p_manager(sd_bus *b, const char *path, const char *interface, const c
         if (strcmp(property, "Quarantine") == 0)
                 return sd_bus_message_append(reply, "a(sss)", 1, "/run/tdpd/x.vm", "newer",
                                              "it is of version 2");
+        if (strcmp(property, "Calibration") == 0)
+                return sd_bus_message_append(reply, "a{sv}", 1, "why", "s", "this one does not measure");
         if (strcmp(property, "Kernel") == 0)
                 return sd_bus_message_append(reply, "a{sv}", 6, "device", "b", 1, "mode", "s", "npt",
                                              "abi-version", "u", UINT32_C(1), "root-level", "u", UINT32_C(4),
@@ -337,6 +339,7 @@ static const sd_bus_vtable manager_vtable[] = {
         SD_BUS_PROPERTY("Draining", "a(stau)", p_manager, 0, 0),
         SD_BUS_PROPERTY("Quarantine", "a(sss)", p_manager, 0, 0),
         SD_BUS_PROPERTY("WarmBytes", "a(utt)", p_manager, 0, 0),
+        SD_BUS_PROPERTY("Calibration", "a{sv}", p_manager, 0, 0),
         METHOD("Reserve", "sta{sv}", "oo", m_reserve),
         METHOD("AttachPid", "sua{sv}", "oo", m_attach_pid),
         METHOD("Explain", "a{sv}", "sa(ss)a{sv}", m_explain),
@@ -441,6 +444,8 @@ static int p_vm(sd_bus *b, const char *path, const char *interface, const char *
                 return sd_bus_message_append(reply, "s", n_parts(vm) == 2 ? "0-1" : "0");
         if (strcmp(property, "Decision") == 0)
                 return sd_bus_message_append(reply, "s", says(vm, "skip") ? "skip" : "build");
+        if (strcmp(property, "Rule") == 0)
+                return sd_bus_message_append(reply, "s", "");
         if (strcmp(property, "Reasons") == 0)
                 return sd_bus_message_append(reply, "a(ss)", 1, "told", "The name says so");
         if (strcmp(property, "HoleReasons") == 0 && says(vm, "torn"))
@@ -487,6 +492,7 @@ static const sd_bus_vtable vm_vtable[] = {
         VM_PROPERTY("Nodes", "s"),
         VM_PROPERTY("Decision", "s"),
         VM_PROPERTY("Reasons", "a(ss)"),
+        VM_PROPERTY("Rule", "s"),
         VM_PROPERTY("MappedBytes", "t"),
         VM_PROPERTY("PinnedBytes", "t"),
         VM_PROPERTY("BuiltBytes", "t"),

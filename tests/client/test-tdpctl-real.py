@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 
-from contract import EXPLAIN_KEYS, NODE_KEYS, POOL_KEYS, REASON_KEYS, STATUS_KEYS
+from contract import CALIBRATION_KEYS, EXPLAIN_KEYS, LEAF_KEYS, NODE_KEYS, PLAN_KEYS, POOL_KEYS, RATE_KEYS, REASON_KEYS, STATUS_KEYS
 from lab import FAKE_QEMU, Lab, TDPCTL, TDPD, VMM, main
 
 
@@ -26,7 +26,8 @@ class Real(Lab):
         self.addCleanup(lock.close)
         fcntl.flock(lock, fcntl.LOCK_EX)
         self.start_bus()
-        self.start_on_bus(TDPD, f'--bus={self.environment["DBUS_SYSTEM_BUS_ADDRESS"]}')
+        self.start_on_bus(TDPD, f'--bus={self.environment["DBUS_SYSTEM_BUS_ADDRESS"]}',
+                          f'--data-dir={self.folder / "data"}')
 
     def test_contract(self):
         self.assertEqual(set(self.json('status')), STATUS_KEYS)
@@ -40,6 +41,35 @@ class Real(Lab):
         self.assertEqual(plan['decision'], 'skip')
         self.assertEqual([set(r) for r in plan['reasons']], [REASON_KEYS])
         self.assertEqual((self.json('vms'), self.json('jobs')), ([], []))
+
+    def test_explain(self):
+        explain = ['explain', '--memory=64M', '--page-size=4K', '--vcpus=8', '--migrations=2']
+        plan = self.json(*explain)['plan']
+        self.assertEqual(set(plan) - {'populate_usec'}, PLAN_KEYS)
+        self.assertEqual((plan['leaves'], plan['leaf_size'], plan['vcpus'], plan['migrations'], plan['rule']), (16384, 4096, 8, 2, ''))
+        self.assertEqual((plan['fault_measured'], plan['vfio_bytes']), (False, 0))
+        plan = self.json(*explain, '--vfio-devices=2', '--viommu')['plan']
+        self.assertEqual(plan['vfio_bytes'], 2 * (64 << 20) + (1 << 30))
+        text = self.tdpctl(*explain, '--vfio-devices=2', '--viommu').stdout
+        for part in ('Rule: none matches', '64M on node', 'Model: 16384 leaves of 4K', 'a fault is 2000 ns (default)', '2 migrations expected',
+                     'defaults, as this host was never calibrated', 'the VMM locks 1.1G for VFIO'):
+            self.assertIn(part, text)
+        # What no host can do, whatever else stands in the way here.
+        self.assertIn('confidential', [r['reason'] for r in self.json(*explain, '--confidential')['reasons']])
+
+    def test_calibrate(self):
+        seen = self.json('calibrate', '--quiet')
+        self.assertEqual(set(seen), CALIBRATION_KEYS)
+        self.assertEqual([set(l) for l in seen['leaves']], [LEAF_KEYS] * 3)
+        self.assertEqual({frozenset(r) for r in seen['populate']}, {frozenset(RATE_KEYS)})
+        for leaf in seen['leaves']:
+            self.assertEqual(bool(leaf['not_measured_as']), not (leaf['fault_measured'] and leaf['build_measured']), leaf)
+        self.assertEqual(self.json('status')['calibration'], seen)
+        self.assertIn('populate_usec', self.json('explain', '--memory=64M', '--page-size=4K')['plan'])
+        text = self.tdpctl('calibrate').stdout
+        self.assertRegex(text, r'(?m)^LEAF +FAULT NS +BUILD NS')
+        self.assertRegex(text, r'(?m)^0 +4K +[\d.]+[KMGT]/s$')
+        self.assertEqual(set(self.json('calibrate', '--no-wait')), {'job'})
 
     def test_wrong_input(self):
         for error, words in [

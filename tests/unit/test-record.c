@@ -37,7 +37,7 @@ static Record example(void) {
                 .job_type = "split",
                 .has_decision = true,
                 .decision = DECISION_ALWAYS,
-                .vcpus = 8,
+                .facts = { .values = { [FACT_VCPUS] = 8 }, .known = 1U << FACT_VCPUS },
                 .max_level = 2,
                 .auto_slots = true,
                 .built = { built, 2 },

@@ -171,6 +171,12 @@ int tdp_attach(struct tdp_ctx *ctx, const char *name, int vm_fd, uint32_t pid,
 int tdp_attach_pid(struct tdp_ctx *ctx, const char *name, uint32_t pid, const struct tdp_options *options,
                    struct tdp_vm **ret_vm, struct tdp_job **ret_job);
 
+/*
+ * Measures what mapping costs on this host, for decisions to come. The job takes some seconds, and a few
+ * free pages for as long. tdp_get_manager() has what came of it, as "Calibration".
+ */
+int tdp_calibrate(struct tdp_ctx *ctx, const struct tdp_options *options, struct tdp_job **ret_job);
+
 /* What would be decided for such a VM, and why. No side effect. name may be NULL. */
 int tdp_explain(struct tdp_ctx *ctx, const char *name, uint64_t bytes, const struct tdp_options *options,
                 struct tdp_plan **ret_plan);

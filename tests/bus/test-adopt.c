@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* VMs that nobody has told tdpd of, and rules that adopt them. */
+#include "standin.h"
+
+#include <linux/netlink.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Longer than tdpd waits for a VM's memory to stay the same. */
+#define ADOPT_USEC UINT64_C(5000000)
+
+static const char *const qemu[] = { "qemu-system-x86_64", "-name", "guest=db", "-smp", "2", NULL };
+
+/* Whether the kernel's announcements arrive here at all: not in all containers. */
+static void require_uevents(void) {
+        struct sockaddr_nl address = { .nl_family = AF_NETLINK, .nl_groups = 1 };
+        int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_KOBJECT_UEVENT);
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+        int there = 0;
+
+        require_root();
+        if (fd >= 0 && bind(fd, (struct sockaddr *) &address, sizeof(address)) == 0) {
+                close(require_kvm_vm());
+                machine_restore();
+                there = poll(&p, 1, 1000);
+        }
+        if (fd >= 0)
+                close(fd);
+        if (there <= 0) {
+                print_message("the kernel's announcements do not get here\n");
+                skip();
+        }
+}
+
+static bool comes_to_vms(Fixture *f, size_t n) {
+        for (uint64_t until = now_usec() + ADOPT_USEC; now_usec() < until;) {
+                if (count_vms(f) == n)
+                        return true;
+                usleep(50000);
+        }
+        return false;
+}
+
+static void test_adopted(void **state) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus_message *m = NULL;
+        const char *word, *text;
+        Fixture *f;
+        pid_t pid;
+        char *s;
+
+        require_uevents();
+        f = standin_start_with("good",
+                               "[Rule mine]\nMatchName=db\nMatchMaxVCPUs=2\nAdopt=yes\nDecision=always\n");
+        pid = spawn_named_vmm(qemu, -1);
+        assert_true(comes_to_vms(f, 1));
+        s = vm_state(f, VM_PATH);
+        for (uint64_t until = now_usec() + ADOPT_USEC; strcmp(s, "built") != 0 && now_usec() < until;) {
+                free(s);
+                s = vm_state(f, VM_PATH);
+        }
+        assert_string_equal(s, "built");
+        free(s);
+        assert_property(f, "BuiltBytes", SLOTS_BYTES);
+        assert_true(sd_bus_get_property(f->bus, "org.tdpd1", VM_PATH, "org.tdpd1.VM", "Reasons", &error, &m,
+                                        "a(ss)") >= 0);
+        assert_true(sd_bus_message_read(m, "a(ss)", 1, &word, &text) > 0);
+        assert_string_equal(word, "rule");
+        sd_bus_message_unref(m);
+
+        reap(pid, SIGKILL);
+        assert_true(comes_to_vms(f, 0));
+        fixture_stop(f);
+}
+
+/* Everybody whom no rule names is left alone. */
+static void case_46_no_vm_is_adopted_without_a_rule_for_it(void **state) {
+        pid_t other, several;
+        Fixture *f;
+
+        require_uevents();
+        f = standin_start_with("good",
+                               "[Rule mine]\nMatchName=web*\nAdopt=yes\n[Rule rest]\nDecision=always\n");
+        other = spawn_named_vmm(qemu, -1);
+        several = spawn_vmm(2, 0);
+        assert_false(comes_to_vms(f, 1));
+        reap(other, SIGKILL);
+        reap(several, SIGKILL);
+        fixture_stop(f);
+
+        f = standin_start("good");
+        other = spawn_named_vmm(qemu, -1);
+        assert_false(comes_to_vms(f, 1));
+        reap(other, SIGKILL);
+        fixture_stop(f);
+}
+
+/* It will be attached to under the name that its memory was reserved for. */
+static void test_reserved_memory_is_not_adopted(void **state) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        const char *name;
+        sd_bus_message *m;
+        uint64_t bytes;
+        Reservation r;
+        uint32_t node;
+        Fixture *f;
+        pid_t pid;
+        int fd;
+
+        require_uevents();
+        f = standin_start_with("good", "[Rule all]\nAdopt=yes\n");
+        r = reserve(f, "other", MIB, 4096);
+        assert_string_equal(wait_job(f, r.job)->result, "done");
+        m = call(f->bus, &error, r.vm, "org.tdpd1.VM", "GetMemory", NULL);
+        assert_non_null(m);
+        assert_true(sd_bus_message_read(m, "a(stuh)", 1, &name, &bytes, &node, &fd) > 0);
+        pid = spawn_named_vmm(qemu, fd);
+        assert_false(comes_to_vms(f, 2));
+        sd_bus_message_unref(m);
+        reap(pid, SIGKILL);
+        fixture_stop(f);
+}
+
+int main(int argc, char *argv[]) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_teardown(test_adopted, fixture_teardown),
+                cmocka_unit_test_teardown(case_46_no_vm_is_adopted_without_a_rule_for_it, fixture_teardown),
+                cmocka_unit_test_teardown(test_reserved_memory_is_not_adopted, fixture_teardown),
+        };
+
+        vmm_main(argc, argv);
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
