@@ -14,6 +14,9 @@ struct FdStore {
         size_t max, count;
         StoredFd *received;
         size_t n_received;
+        /* What the manager is to let go of, and could not be told. */
+        FdName *late;
+        size_t n_late;
 };
 
 struct FdBarrier {
@@ -30,6 +33,7 @@ FdStore *fdstore_free(FdStore *s) {
                 free(s->received[i].text);
         }
         free(s->received);
+        free(s->late);
         free(s);
         return NULL;
 }
@@ -117,12 +121,10 @@ int fdstore_push(FdStore *s, FdName name, int fd) {
         return 0;
 }
 
-int fdstore_remove(FdStore *s, FdName name) {
+static int send_remove(FdStore *s, FdName name) {
         char text[FD_NAME_MAX], message[FD_NAME_MAX + 40];
         int r;
 
-        if (!s->there)
-                return 0;
         fdname_format(name, text);
         snprintf(message, sizeof(message), "FDSTOREREMOVE=1\nFDNAME=%s", text);
         r = sd_notify(false, message);
@@ -131,6 +133,34 @@ int fdstore_remove(FdStore *s, FdName name) {
         if (s->count > 0)
                 s->count--;
         return 0;
+}
+
+int fdstore_remove_late(FdStore *s) {
+        int r;
+
+        for (; s->n_late > 0; s->n_late--) {
+                r = send_remove(s, s->late[s->n_late - 1]);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int fdstore_remove(FdStore *s, FdName name) {
+        FdName *grown;
+        int r;
+
+        if (!s->there)
+                return 0;
+        r = send_remove(s, name);
+        if (r >= 0)
+                return 0;
+        grown = reallocarray(s->late, s->n_late + 1, sizeof(*grown));
+        if (!grown)
+                return -ENOMEM;
+        s->late = grown;
+        s->late[s->n_late++] = name;
+        return r;
 }
 
 FdBarrier *fdbarrier_free(FdBarrier *b) {
@@ -163,6 +193,7 @@ int fdstore_barrier(FdStore *s, sd_event *event, fdstore_done_t done, void *user
 
         if (!s->there)
                 return -ENOTCONN;
+        (void) fdstore_remove_late(s);
         if (pipe2(fds, O_CLOEXEC) < 0)
                 return -errno;
         ours = fds[0];

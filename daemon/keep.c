@@ -148,6 +148,23 @@ static int new_lease(uint64_t *ret) {
         return 0;
 }
 
+static int on_flush(sd_event_source *s, void *userdata);
+
+static int on_retry(sd_event_source *s, uint64_t usec, void *userdata) {
+        return on_flush(s, userdata);
+}
+
+static void retry_later(Manager *m) {
+        Keeper *k = &m->keeper;
+        int r;
+
+        k->retry_usec = k->retry_usec == 0 ? RETRY_FIRST_USEC : MIN_OF(2 * k->retry_usec, RETRY_MAX_USEC);
+        k->retry = sd_event_source_disable_unref(k->retry);
+        r = sd_event_add_time_relative(m->event, &k->retry, CLOCK_MONOTONIC, k->retry_usec, 0, on_retry, m);
+        if (r < 0)
+                log_warning_errno(r, "Records will not be written before the next change");
+}
+
 static void take_back(VM *vm, bool memory, bool handle) {
         FdStore *store = vm->manager->keeper.store;
         uint64_t lease = vm->kept.lease;
@@ -157,8 +174,12 @@ static void take_back(VM *vm, bool memory, bool handle) {
                 r = MIN_OF(r, fdstore_remove(store, (FdName){ FD_MEMORY, i, lease }));
         if (handle)
                 r = MIN_OF(r, fdstore_remove(store, (FdName){ FD_HANDLE, 0, lease }));
-        if (r < 0)
-                log_warning_errno(r, "VM %s: the service manager still has its descriptors", vm->name);
+        if (r < 0) {
+                log_warning_errno(r,
+                                  "VM %s: the service manager still has its descriptors, and is told again",
+                                  vm->name);
+                retry_later(vm->manager);
+        }
         vm->kept.memory &= !memory;
         vm->kept.handle &= !handle;
 }
@@ -177,7 +198,8 @@ static int hand_over(VM *vm, bool memory, bool handle) {
         if (handle && r >= 0)
                 r = fdstore_push(store, (FdName){ FD_HANDLE, 0, lease }, vm->handle);
         while (r < 0 && pushed > 0)
-                (void) fdstore_remove(store, (FdName){ FD_MEMORY, --pushed, lease });
+                if (fdstore_remove(store, (FdName){ FD_MEMORY, --pushed, lease }) < 0)
+                        retry_later(vm->manager);
         return r;
 }
 
@@ -246,16 +268,9 @@ static int write_record(VM *vm) {
         return r;
 }
 
-static int on_flush(sd_event_source *s, void *userdata);
-
-static int on_retry(sd_event_source *s, uint64_t usec, void *userdata) {
-        return on_flush(s, userdata);
-}
-
 /* Said once, until it works again.  An old record is still true enough: nothing is let go because of it. */
 static void try_again(Manager *m, const VM *vm, int error) {
         Keeper *k = &m->keeper;
-        int r;
 
         if (k->retry_usec == 0)
                 (void) log_message_errno(
@@ -263,19 +278,16 @@ static void try_again(Manager *m, const VM *vm, int error) {
                                 "The record of VM %s in %s cannot be brought up to date; all stays as "
                                 "it is, and this is tried again",
                                 vm->name, state_path(k->state));
-        k->retry_usec = k->retry_usec == 0 ? RETRY_FIRST_USEC : MIN_OF(2 * k->retry_usec, RETRY_MAX_USEC);
-        k->retry = sd_event_source_disable_unref(k->retry);
-        r = sd_event_add_time_relative(m->event, &k->retry, CLOCK_MONOTONIC, k->retry_usec, 0, on_retry, m);
-        if (r < 0)
-                log_warning_errno(r, "Records will not be written before the next change");
+        retry_later(m);
 }
 
 static int on_flush(sd_event_source *s, void *userdata) {
         Manager *m = userdata;
         VM *vm, *tmp, *bad = NULL;
-        int r, error = 0;
+        int r, error = 0, late;
 
         m->keeper.flush = sd_event_source_disable_unref(m->keeper.flush);
+        late = fdstore_remove_late(m->keeper.store);
         HASH_ITER (hh, m->vms, vm, tmp) {
                 if (!vm->kept.dirty || vm->kept.lease == 0)
                         continue;
@@ -287,6 +299,8 @@ static int on_flush(sd_event_source *s, void *userdata) {
         }
         if (bad)
                 try_again(m, bad, error);
+        else if (late < 0)
+                retry_later(m);
         else {
                 if (m->keeper.retry_usec > 0)
                         log_info("Records in %s are up to date again", state_path(m->keeper.state));

@@ -19,6 +19,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static FailControl *control;
@@ -179,6 +180,14 @@ int asprintf(char **ret, const char *format, ...) {
                 return fails(call, CALLER) ? (failure) : REAL(name)(__VA_ARGS__);                           \
         }
 
+/* What goes to the service manager is of another kind than all the rest. */
+static const char *message_kind(const struct msghdr *m) {
+        const struct sockaddr_un *to = m->msg_name;
+        const char *manager = getenv("NOTIFY_SOCKET");
+
+        return to && manager && strcmp(to->sun_path, manager) == 0 ? "notify" : "sendmsg";
+}
+
 PASS(int, -1, memfd_create, "memfd_create", (const char *s, unsigned flags), s, flags)
 PASS(int, -1, ftruncate64, "ftruncate", (int fd, off64_t size), fd, size)
 PASS(void *, MAP_FAILED, mmap64, "mmap", (void *p, size_t n, int prot, int flags, int fd, off64_t at), p, n,
@@ -188,7 +197,7 @@ PASS(ssize_t, -1, read, "read", (int fd, void *p, size_t n), fd, p, n)
 PASS(int, -1, rename, "rename", (const char *from, const char *to), from, to)
 PASS(int, -1, renameat, "rename", (int a, const char *from, int b, const char *to), a, from, b, to)
 PASS(int, -1, fsync, "fsync", (int fd), fd)
-PASS(ssize_t, -1, sendmsg, "sendmsg", (int fd, const struct msghdr *m, int flags), fd, m, flags)
+PASS(ssize_t, -1, sendmsg, message_kind(m), (int fd, const struct msghdr *m, int flags), fd, m, flags)
 PASS(ssize_t, -1, readlinkat, "readlinkat", (int fd, const char *s, char *p, size_t n), fd, s, p, n)
 PASS(DIR *, NULL, opendir, "open", (const char *s), s)
 PASS(FILE *, NULL, fopen64, "open", (const char *s, const char *mode), s, mode)

@@ -8,18 +8,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "standin.h"
+#include "store.h"
 
 #define N_MAX 200U
 
 typedef struct Failure {
         const char *call;
         int errors[4];
+        bool libraries;
 } Failure;
 
 static const Failure reserve_failures[] = {
         { "open", { EMFILE, ENFILE, EACCES, ENOENT } },
+        { "open", { EIO, ENOSPC, EROFS } },
         { "read", { EIO, EINTR } },
         { "memfd_create", { EMFILE, ENFILE, ENOMEM, EINVAL } },
         { "ftruncate", { EINVAL, ENOSPC } },
@@ -31,8 +35,8 @@ static const Failure reserve_failures[] = {
         { "pthread_create", { EAGAIN } },
         { "sendmsg", { ENOBUFS } },
         { "write", { ENOSPC, EROFS, EIO } },
-        { "rename", { ENOSPC, EROFS } },
-        { "fsync", { EIO } },
+        { "rename", { ENOSPC, EROFS, EIO } },
+        { "notify", { ENOBUFS, ECONNREFUSED }, true },
 };
 
 static const Failure attach_failures[] = {
@@ -47,6 +51,7 @@ static const Failure attach_failures[] = {
         { "prlimit", { EPERM } },
         { "write", { ENOSPC, EIO } },
         { "rename", { EROFS } },
+        { "notify", { ENOBUFS }, true },
 };
 
 /* Makes the VM "db" and waits until its job has ended; false: "error" says why there is none. */
@@ -94,6 +99,26 @@ static void assert_gone(Fixture *f, const char *what) {
                         fail_msg("%s: the VM is still there", what);
 }
 
+static const char *record_path(Fixture *f, const char *file) {
+        static char path[160];
+
+        snprintf(path, sizeof(path), "%s/state/%s", f->dir, file);
+        return path;
+}
+
+static void assert_nothing_kept(Fixture *f, const char *what) {
+        uint64_t until = now_usec() + 3000000;
+
+        /* The service manager is told again a second later. */
+        while (store_count() != 0) {
+                if (now_usec() > until)
+                        fail_msg("%s: the service manager still has descriptors", what);
+                usleep(10000);
+        }
+        if (access(record_path(f, "db.vm"), F_OK) == 0 || access(record_path(f, "db.new"), F_OK) == 0)
+                fail_msg("%s: a record is left", what);
+}
+
 /* Returns how often it has failed. */
 static unsigned fail_each(Fixture *f, make_t make, void *userdata, const Failure *failure, int error_number,
                           unsigned fds) {
@@ -106,7 +131,7 @@ static unsigned fail_each(Fixture *f, make_t make, void *userdata, const Failure
 
                 f->n_ends = 0;
                 snprintf(what, sizeof(what), "%s number %u: %s", failure->call, n, strerror(error_number));
-                failing_arm(failure->call, error_number, n, false);
+                failing_arm(failure->call, error_number, n, failure->libraries);
                 made = make(f, userdata, &error);
                 fired = failing_disarm();
 
@@ -120,6 +145,7 @@ static unsigned fail_each(Fixture *f, make_t make, void *userdata, const Failure
                 sd_bus_error_free(&error);
                 assert_gone(f, what);
                 failing_assert_fds(f, fds, what);
+                assert_nothing_kept(f, what);
                 if (!fired)
                         return n - 1;
         }
@@ -150,7 +176,10 @@ static void fail_all(Fixture *f, make_t make, void *userdata, const Failure *fai
 
 static void test_reserve(void **state) {
         uint64_t free = pool_grow(8);
-        Fixture *f = failing_start(NULL, NULL);
+        Fixture *f;
+
+        store_begin();
+        f = failing_start(NULL, NULL);
 
         fail_table(f, make_reserved, NULL, reserve_failures);
         /* All pages are there, and all of them can be had. */
@@ -168,6 +197,7 @@ static void test_attach(void **state) {
         pid_t pid = spawn_vmm(1, 0);
         Fixture *f;
 
+        store_begin();
         assert_int_equal(setenv("TDPD", getenv("TDPD_STANDIN"), 1), 0);
         f = failing_start(NULL, "--device=standin:good");
         fail_table(f, make_attached, &pid, attach_failures);
@@ -175,10 +205,132 @@ static void test_attach(void **state) {
         fixture_stop(f);
 }
 
+/* A VM that cannot be recorded is none. */
+static void test_record_fails_at_first(void **state) {
+        static const struct {
+                const char *call;
+                int error;
+                bool libraries;
+        } failures[] = {
+                { "write", ENOSPC },         { "write", EIO },        { "rename", EROFS }, { "rename", EIO },
+                { "notify", ENOBUFS, true }, { "notify", EIO, true },
+        };
+        uint64_t free = pool_grow(8);
+        Fixture *f;
+
+        store_begin();
+        f = failing_start(NULL, NULL);
+        for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
+                failing_arm(failures[i].call, failures[i].error, 1, failures[i].libraries);
+                assert_call_fails(f, ERR("Failed"), "could not be kept over a restart", "Reserve", "sta{sv}",
+                                  "db", free * HUGE_2M, 2, "page-size", "t", HUGE_2M, "nodes", "s", "0");
+                assert_true(failing_disarm());
+                assert_int_equal(count_vms(f), 0);
+                assert_nothing_kept(f, failures[i].call);
+                assert_pool_free(free);
+        }
+        fixture_stop(f);
+}
+
+static bool record_says(Fixture *f, const char *line) {
+        char text[8192] = "";
+        FILE *in = fopen(record_path(f, "db.vm"), "re");
+
+        assert_non_null(in);
+        (void) fread(text, 1, sizeof(text) - 1, in);
+        fclose(in);
+        return strstr(text, line) != NULL;
+}
+
+/* The record that is written when it has its memory fails. */
+static void reserve_with_old_record(Fixture *f, const char *call_name, int error_number) {
+        Reservation r;
+
+        failing_arm(call_name, error_number, 2, false);
+        r = reserve(f, "db", 4 * MIB, 4096);
+        assert_string_equal(wait_job(f, r.job)->result, "done");
+        assert_int_equal(count_vms(f), 1); /* and so it has been tried */
+        assert_true(failing_disarm());
+}
+
+/* One that cannot be brought up to date costs the VM nothing, and is written a second later. */
+static void test_record_fails_later(void **state) {
+        static const struct {
+                const char *call;
+                int error;
+        } failures[] = { { "write", ENOSPC }, { "write", EIO }, { "rename", EROFS }, { "rename", EIO } };
+        Fixture *f;
+        char *s;
+
+        store_begin();
+        f = failing_start(NULL, NULL);
+        for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
+                uint64_t until = now_usec() + 3000000;
+
+                f->n_ends = 0;
+                reserve_with_old_record(f, failures[i].call, failures[i].error);
+                assert_true(record_says(f, "\nstate reserved\n"));
+                while (!record_says(f, "\nstate populated\n")) {
+                        assert_true(now_usec() < until);
+                        usleep(10000);
+                }
+                assert_int_equal(store_count(), 1);
+                release(f, VM_PATH);
+                assert_nothing_kept(f, failures[i].call);
+        }
+
+        /* Nor if tdpd dies before. */
+        reserve_with_old_record(f, "rename", ENOSPC);
+        fixture_kill_tdpd(f, SIGKILL);
+        assert_true(record_says(f, "\nstate reserved\n"));
+        f->n_ends = 0;
+        fixture_restart(f);
+        for (uint64_t until = now_usec() + 3000000;; free(s)) {
+                s = vm_state(f, VM_PATH);
+                if (strcmp(s, "populated") == 0)
+                        break;
+                assert_true(now_usec() < until);
+        }
+        free(s);
+        assert_int_equal(store_count(), 1);
+        release(f, VM_PATH);
+        fixture_stop(f);
+}
+
+/* Pages that the service manager keeps would be nobody's. */
+static void test_taking_back_fails(void **state) {
+        uint64_t free = pool_grow(8);
+        Fixture *f;
+        bool fired;
+
+        store_begin();
+        f = failing_start(NULL, NULL);
+        for (unsigned n = 1;; n++) {
+                Reservation r = reserve(f, "db", free * HUGE_2M, HUGE_2M);
+
+                assert_string_equal(wait_job(f, r.job)->result, "done");
+                f->n_ends = 0;
+                assert_int_equal(count_vms(f), 1);
+                failing_arm("notify", ENOBUFS, n, true);
+                release(f, r.vm);
+                fired = failing_disarm();
+                assert_nothing_kept(f, "notify");
+                assert_pool_free(free);
+                if (!fired) {
+                        assert_true(n > 2); /* the descriptor, and the barrier behind it */
+                        break;
+                }
+        }
+        fixture_stop(f);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(test_reserve, fixture_teardown),
                 cmocka_unit_test_teardown(test_attach, fixture_teardown),
+                cmocka_unit_test_teardown(test_record_fails_at_first, fixture_teardown),
+                cmocka_unit_test_teardown(test_record_fails_later, fixture_teardown),
+                cmocka_unit_test_teardown(test_taking_back_fails, fixture_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
