@@ -10,10 +10,12 @@
 #include "bus-calibrate.h"
 #include "bus-error.h"
 #include "bus-explain.h"
+#include "bus-holders.h"
 #include "bus-job.h"
 #include "bus-node.h"
 #include "bus-vm.h"
 #include "bus-warm.h"
+#include "cgroup.h"
 #include "discover.h"
 #include "draining.h"
 #include "handle.h"
@@ -28,6 +30,7 @@ static const char *const features[] = {
 };
 
 static int method_reserve(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+        _cleanup_free_ char *cgroup = NULL;
         Manager *m = userdata;
         VMOptions options;
         const char *name;
@@ -45,11 +48,22 @@ static int method_reserve(sd_bus_message *message, void *userdata, sd_bus_error 
         r = auth_get_creator(m, message, &caller, error);
         if (r < 0)
                 return r;
+        /* Its VMM is a child of the caller's, most often, and in the same cgroup. */
+        if (!options.cgroup && caller.pid > 0 && cgroup_of_process(caller.pid, &cgroup) >= 0)
+                options.cgroup = cgroup;
 
         options.pid = caller.pid;
         r = vm_reserve(m, caller.uid, name, bytes, &options, &vm, error);
-        if (r < 0)
-                return refusal_log("reserve", name, caller.uid, r, error);
+        if (r < 0) {
+                r = refusal_log("reserve", name, caller.uid, r, error);
+                if (sd_bus_error_has_name(error, TDP_ERROR_NO_PAGES) &&
+                    options.page_size > base_page_size() &&
+                    bus_holders_refuse(m, message, options.page_size, error) > 0) {
+                        sd_bus_error_free(error);
+                        return 1;
+                }
+                return r;
+        }
         return sd_bus_reply_method_return(message, "oo", vm->path, vm->job->path);
 }
 
@@ -359,6 +373,9 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_METHOD_WITH_ARGS("ListJobs", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(uosso)", jobs),
                                 method_list_jobs, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Release", SD_BUS_ARGS("o", vm), SD_BUS_NO_RESULT, method_release,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Holders", SD_BUS_NO_ARGS,
+                                SD_BUS_RESULT("a(tituusss)", holders, "b", complete), bus_method_holders,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Reload", SD_BUS_NO_ARGS, SD_BUS_NO_RESULT, method_reload,
                                 SD_BUS_VTABLE_UNPRIVILEGED),

@@ -7,6 +7,7 @@
 
 #include "adopt.h"
 #include "bus-error.h"
+#include "bus-holders.h"
 #include "bus-job.h"
 #include "bus-log-control.h"
 #include "bus-manager.h"
@@ -44,6 +45,7 @@ Manager *manager_free(Manager *m) {
         keeper_done(m);
         pools_done(m);
         turns_free(m->turns);
+        holders_query_done(m);
         sd_bus_flush_close_unref(m->bus);
         sd_event_unref(m->event);
         config_done(&m->config);

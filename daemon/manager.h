@@ -39,6 +39,7 @@ struct Manager {
         struct Turns *turns; /* of those who call */
         struct PolkitQuery *polkit_queries;
         Pools pools;
+        struct HoldersQuery *holders_query;
         bool has_group;
         gid_t group;
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "bus-error.h"
+#include "cgroup.h"
 #include "memstream.h"
 
 typedef union Value {
@@ -22,6 +23,17 @@ static int set_name(VMOptions *o, Value v, sd_bus_error *error) {
 
 static int set_bytes(VMOptions *o, Value v, sd_bus_error *error) {
         o->bytes = v.t;
+        return 0;
+}
+
+static int set_cgroup(VMOptions *o, Value v, sd_bus_error *error) {
+        if (!cgroup_path_is_valid(v.s))
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_INVALID,
+                                "cgroup \"%.160s\" is no path of one: write it as in /proc/PID/cgroup, "
+                                "like /machine.slice/a.scope",
+                                v.s);
+        o->cgroup = v.s;
         return 0;
 }
 
@@ -158,6 +170,7 @@ static const struct {
         { "warm", 'b', OPTION_RESERVE | OPTION_EXPLAIN, set_warm },
         { "gpa", 't', OPTION_HEAL | OPTION_SPLIT, set_gpa },
         { "size", 't', OPTION_HEAL | OPTION_SPLIT, set_size },
+        { "cgroup", 's', OPTION_RESERVE, set_cgroup },
 };
 
 static int refuse_key(const char *key, OptionUse use, sd_bus_error *error) {

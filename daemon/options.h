@@ -20,9 +20,10 @@ typedef enum OptionUse {
 } OptionUse;
 
 typedef struct VMOptions {
-        const char *name; /* Explain only; belongs to the message */
-        uint64_t bytes;   /* Explain only */
-        pid_t pid;        /* not an option: who asks, or 0 */
+        const char *name;   /* Explain only; belongs to the message */
+        uint64_t bytes;     /* Explain only */
+        const char *cgroup; /* Reserve only, as the name */
+        pid_t pid;          /* not an option: who asks, or 0 */
         uint64_t page_size;
         bool has_nodes;
         IdSet nodes;

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <utlist.h>
 
+#include "admit.h"
 #include "bus-error.h"
 #include "bus-job.h"
 #include "bus-vm.h"
@@ -286,6 +287,12 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
                 r = blame_rule(rule, asked, &o, r, &no_pages);
         if (r < 0 && (!sd_bus_error_has_name(&no_pages, TDP_ERROR_NO_PAGES) || warm_count(m->warm) == 0))
                 return sd_bus_error_is_set(&no_pages) ? sd_bus_error_move(error, &no_pages) : r;
+        /* What only slabs can give is charged to us already. */
+        if (r >= 0) {
+                r = admit_huge_pages(m, o.cgroup, placement.page_size, bytes, error);
+                if (r < 0)
+                        return r;
+        }
 
         /* From here on vm_free() is the undo of everything. */
         r = vm_new(m, name, uid, VM_RESERVED, &o, bytes, error, &vm);
@@ -296,6 +303,13 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
             (r = get_memory(vm, &placement, &no_pages, error)) < 0)
                 goto fail;
         is_there = r > 0;
+        if (o.cgroup) {
+                vm->cgroup = strdup(o.cgroup);
+                if (!vm->cgroup) {
+                        r = -ENOMEM;
+                        goto fail;
+                }
+        }
         for (size_t i = 0; i < vm->memory->n_parts; i++)
                 idset_add(&vm->nodes, vm->memory->parts[i].node);
         request.page_size = vm->page_size;

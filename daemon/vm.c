@@ -56,6 +56,7 @@ int vm_new(Manager *m, const char *name, uid_t uid, VMState state, const VMOptio
         vm->uid = uid;
         vm->state = state;
         vm->options = *o;
+        vm->options.name = vm->options.cgroup = NULL; /* they go with the message */
         vm->options.name = NULL;
         vm->bytes = bytes;
 
@@ -106,6 +107,7 @@ VM *vm_free(VM *vm) {
                 HASH_DEL(vm->manager->vms, vm);
         charge_return(&vm->charge);
         free(vm->path);
+        free(vm->cgroup);
         free(vm->name);
         free(vm);
         return NULL;

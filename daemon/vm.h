@@ -27,6 +27,7 @@ struct VM {
         Manager *manager;
         char *name;
         char *path;
+        char *cgroup; /* whose limits it was held to, or NULL */
         uid_t uid;
         VMState state;
         bool was_built; /* before the build that runs */

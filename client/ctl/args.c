@@ -104,6 +104,12 @@ static const struct opt_def defs[_OPT_MAX] = {
                              "End after N samples; default: no end on a terminal, else 1" },
         [OPT_BATCH] = { "batch", 'b', false, KIND_FLAG, FIELD(batch), NULL,
                         "One sample below the other, for files and pipes" },
+        [OPT_ALLOW_PARTIAL] = { "allow-partial", 0, false, KIND_FLAG, FIELD(allow_partial), NULL,
+                                "If not all pages can be had, keep those that can" },
+        [OPT_DROP_CACHES] = { "drop-caches", 0, false, KIND_FLAG, FIELD(drop_caches), NULL,
+                              "Drop the host's page cache if nothing else helps" },
+        [OPT_HOLDERS] = { "holders", 0, false, KIND_FLAG, FIELD(holders), NULL,
+                          "Show who holds huge pages" },
 };
 
 static const char *const json_modes[] = {

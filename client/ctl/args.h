@@ -49,6 +49,9 @@ enum opt {
         OPT_DELAY,
         OPT_ITERATIONS,
         OPT_BATCH,
+        OPT_ALLOW_PARTIAL,
+        OPT_DROP_CACHES,
+        OPT_HOLDERS,
         _OPT_MAX,
 };
 
@@ -68,6 +71,7 @@ struct args {
         uint64_t delay_usec;
         uint32_t vcpus, max_level, pid, iterations, vfio_devices, migrations;
         bool balloon, free_page_reporting, discard, confidential, viommu, no_warm;
+        bool allow_partial, drop_caches, holders;
         bool no_auto_slots, no_wait, batch;
 
         uint64_t given;    /* OPT_BIT()s */

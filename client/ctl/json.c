@@ -28,7 +28,6 @@ static const struct {
         { "WarmBytes", { "node", "page_size", "bytes" } },
         { "Available", { "page_size", "available", "for_others" } },
         { "Targets", { "page_size", "pages", "got", "state" } },
-        { "Holders", { "page_size", "node", "pages", "pid", "uid", "kind", "name", "file" } },
         { "leaves",
           { "page_size", "fault_ns", "fault_measured", "build_ns", "build_measured", "not_measured_as" } },
         { "populate", { "node", "page_size", "bytes_per_sec" } },
@@ -125,6 +124,13 @@ json_object *json_from_value(const struct tdp_value *value) {
 
 json_object *json_from_reasons(const struct tdp_value *reasons) {
         return from_structs(reasons, shapes[0].fields);
+}
+
+json_object *json_from_holders(const struct tdp_value *holders) {
+        static const char *const fields[FIELDS_MAX] = { "page_size", "node", "pages", "pid",
+                                                        "uid",       "kind", "name",  "file" };
+
+        return from_structs(holders, fields);
 }
 
 json_object *json_from_vm(const struct tdp_vm *vm) {

@@ -15,6 +15,7 @@ json_object *json_from_value(const struct tdp_value *value);
 
 /* The reasons of a decision: [{"reason", "text"}]. */
 json_object *json_from_reasons(const struct tdp_value *reasons);
+json_object *json_from_holders(const struct tdp_value *holders);
 
 json_object *json_from_vm(const struct tdp_vm *vm); /* all properties, if they were read */
 json_object *json_from_node(const struct tdp_node *node);

@@ -150,6 +150,20 @@ const struct verb verbs[] = {
                         .run = verb_calibrate,
         },
         {
+                        .name = "pools",
+                        .arguments = "[set|grow|shrink NODE SIZE PAGES]",
+                        .help = "Pools of huge pages: their state, their size, and who holds them",
+                        .max_args = 4,
+                        .pager = true,
+                        .options = OPT_BIT(OPT_ALLOW_PARTIAL) | OPT_BIT(OPT_DROP_CACHES) |
+                                   OPT_BIT(OPT_HOLDERS) | OPT_BIT(OPT_NO_WAIT),
+                        .failure = EXIT_USAGE,
+                        .run = verb_pools,
+                        .notes = "With set, grow or shrink the pool of that node and page size gets PAGES\n"
+                                 "pages, or so many more or less. If it falls short, the old number is\n"
+                                 "restored. Pages in use or promised are never taken away.",
+        },
+        {
                         .name = "warm",
                         .arguments = "",
                         .help = "Memory that is kept zeroed for VMs to come",

@@ -42,6 +42,7 @@ int verb_metrics(const struct args *args);
 int verb_top(const struct args *args);
 int verb_warm(const struct args *args);
 int verb_calibrate(const struct args *args);
+int verb_pools(const struct args *args);
 int verb_explain(const struct args *args);
 int verb_run(const struct args *args);
 

@@ -363,3 +363,21 @@ size_t count_vms(Fixture *f) {
         sd_bus_message_unref(m);
         return n;
 }
+
+void read_available(Fixture *f, const char *node, uint64_t size, uint64_t *ret, uint64_t *ret_for_others) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus_message *m = NULL;
+        uint64_t s, n, others;
+
+        *ret = *ret_for_others = UINT64_MAX;
+        if (sd_bus_get_property(f->bus, "org.tdpd1", node, "org.tdpd1.Node", "Available", &error, &m,
+                                "a(ttt)") < 0)
+                fail_msg("Available: %s", error.message);
+        assert_true(sd_bus_message_enter_container(m, 'a', "(ttt)") > 0);
+        while (sd_bus_message_read(m, "(ttt)", &s, &n, &others) > 0)
+                if (s == size) {
+                        *ret = n;
+                        *ret_for_others = others;
+                }
+        sd_bus_message_unref(m);
+}

@@ -78,6 +78,9 @@ const JobEnd *wait_job(Fixture *f, const char *job);
 char *vm_state(Fixture *f, const char *vm);
 size_t count_vms(Fixture *f);
 
+/* Pages that a VM could have on a node, by tdpd, and those that the configuration keeps for others. */
+void read_available(Fixture *f, const char *node, uint64_t size, uint64_t *ret, uint64_t *ret_for_others);
+
 /* The 2M pool of node 0 of this very machine. */
 uint64_t pool_read(const char *file);
 /* Adds pages until the test's end, or skips the test if that cannot be done. Pages that can be had then. */

@@ -130,25 +130,6 @@ static void assert_state(Fixture *f, const char *state) {
         free(s);
 }
 
-static void read_available(Fixture *f, const char *node, uint64_t size, uint64_t *ret,
-                           uint64_t *ret_for_others) {
-        sd_bus_error error = SD_BUS_ERROR_NULL;
-        sd_bus_message *m = NULL;
-        uint64_t s, n, others;
-
-        *ret = *ret_for_others = UINT64_MAX;
-        if (sd_bus_get_property(f->bus, "org.tdpd1", node, "org.tdpd1.Node", "Available", &error, &m,
-                                "a(ttt)") < 0)
-                fail_msg("Available: %s", error.message);
-        assert_true(sd_bus_message_enter_container(m, 'a', "(ttt)") > 0);
-        while (sd_bus_message_read(m, "(ttt)", &s, &n, &others) > 0)
-                if (s == size) {
-                        *ret = n;
-                        *ret_for_others = others;
-                }
-        sd_bus_message_unref(m);
-}
-
 static int on_changed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         const char *path = sd_bus_message_get_path(m);
 

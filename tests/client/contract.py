@@ -12,6 +12,9 @@ STATUS_KEYS = {'version', 'calibration', 'state', 'features', 'policy', 'kernel'
                'bytes'}
 WARM_KEYS = {'flavour', 'bytes', 'page_size', 'node', 'wanted', 'ready', 'filling', 'held_back', 'why'}
 NODE_KEYS = {'id', 'cpus', 'memory_total', 'memory_free', 'pools', 'available', 'targets'}
+HOLDER_KEYS = {'page_size', 'node', 'pages', 'pid', 'uid', 'kind', 'name', 'file'}
+POOLS_KEYS = {'node', 'page_size', 'total', 'free', 'available', 'reserved', 'surplus', 'leased', 'for_others', 'target',
+              'state'}
 AVAILABLE_KEYS = {'page_size', 'available', 'for_others'}
 TARGET_KEYS = {'page_size', 'pages', 'got', 'state'}
 POOL_KEYS = {'page_size', 'total', 'free', 'reserved', 'surplus', 'leased'}

@@ -17,7 +17,7 @@ import subprocess
 import termios
 import time
 
-from contract import EXPLAIN_KEYS, JOB_KEYS, NODE_KEYS, POOL_KEYS, REASON_KEYS, STATUS_KEYS, VM_KEYS, VMS_KEYS, \
+from contract import EXPLAIN_KEYS, JOB_KEYS, NODE_KEYS, POOL_KEYS, POOLS_KEYS, REASON_KEYS, STATUS_KEYS, VM_KEYS, VMS_KEYS, \
     WARM_KEYS
 from lab import FAKE_QEMU, FAKE_SYSTEMD, FAKE_TDPD, Lab, TDPCTL, TOP, main
 
@@ -80,6 +80,12 @@ class Usage(Lab):
         result = self.tdpctl(*words, code=code)
         self.assertEqual(result.stdout, '')
         self.assertRegex(result.stderr, says or 'tdpctl: ')
+
+    def test_pools(self):
+        for words, says in ((['more', '0', '2M', '1'], 'use set, grow or shrink'), (['set', '0', '2M'], 'how many pages'),
+                            (['set', 'x', '2M', '1'], 'not the number of a node'), (['set', '0', '2Q', '1'], 'not a page size'),
+                            (['grow', '0', '2M', 'many'], 'not a number of pages'), (['set', '--holders'], 'only looks')):
+            self.refused('pools', *words, says=says)
 
     def test_wrong_words(self):
         self.refused(says='verb is missing')
@@ -202,6 +208,12 @@ class Contract(Lab):
     def setUp(self):
         super().setUp()
         self.start_fake()
+
+    def test_pools(self):
+        pools = self.json('pools')
+        self.assertEqual([set(p) for p in pools], [POOLS_KEYS])
+        self.assertEqual((pools[0]['available'], pools[0]['for_others'], pools[0]['target']), (50, 10, 128))
+        self.assertRegex(self.tdpctl('pools').stdout, r'0 +2M +64 +60 +50 +0 +0 +4 +10 +128 +short')
 
     def test_warm(self):
         warm = self.json('warm')

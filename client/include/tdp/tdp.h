@@ -256,6 +256,20 @@ struct tdp_node *tdp_node_get_next(const struct tdp_node *node);
 uint32_t tdp_node_get_id(const struct tdp_node *node);
 const struct tdp_value *tdp_node_get_properties(const struct tdp_node *node);
 
+/*
+ * Changes the pool of this page size (bytes): to so many pages, or with the option mode "grow" or "shrink"
+ * by so many. Options: mode string, allow-partial bool, drop-caches bool. For root, or who polkit lets.
+ */
+int tdp_set_pool(struct tdp_ctx *ctx, uint32_t node, uint64_t page_size, uint64_t pages,
+                 const struct tdp_options *options, struct tdp_job **ret_job);
+
+/*
+ * Who has huge pages: a list of (page size, node or -1, pages, pid, uid, kind, name, file). kind is "vm"
+ * (name is the VM's), "process" or "file" (open, and mapped by nobody). complete: all processes were looked
+ * at. The list is freed with tdp_value_free().
+ */
+int tdp_list_holders(struct tdp_ctx *ctx, struct tdp_value **ret_holders, bool *ret_complete);
+
 /* ---- Jobs -------------------------------------------------------------- */
 
 int tdp_list_jobs(struct tdp_ctx *ctx, struct tdp_job **ret_first);
