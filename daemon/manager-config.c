@@ -108,7 +108,8 @@ int manager_load_config(Manager *m) {
                             "The configuration is refused: %s", error.text);
                 (void) sd_notifyf(false, "STATUS=The configuration is refused: %s\nERRNO=%i", error.text,
                                   -r);
-                return -EBADMSG;
+                /* Which says nothing about the configuration, and the next try may well have it. */
+                return r == -ENOMEM ? r : -EBADMSG;
         }
         manager_apply_config(m, NULL);
         return 0;

@@ -59,10 +59,14 @@ static int read_page_size(const char *word, uint64_t *ret) {
 
 static int add_size(const char *word, void *target, ConfigError *error) {
         RuleSizes *s = target;
+        int r;
 
         if (s->n >= RULE_LIST_MAX)
                 return -E2BIG;
-        if (read_page_size(word, &s->items[s->n]) < 0)
+        r = read_page_size(word, &s->items[s->n]);
+        if (r == -ENOMEM)
+                return r;
+        if (r < 0)
                 return config_refuse(error, "\"%.40s\" is no page size, like 4K, 2M or 1G", word);
         s->n++;
         return 0;
@@ -94,9 +98,10 @@ static int parse_decision(const ConfigItem *item, const char *value, void *targe
 
 static int parse_page_size(const ConfigItem *item, const char *value, void *target, ConfigError *error) {
         uint64_t size = 0;
+        int r = value[0] != '\0' ? read_page_size(value, &size) : 0;
 
-        if (value[0] != '\0' && read_page_size(value, &size) < 0)
-                return -EINVAL;
+        if (r < 0)
+                return r == -ENOMEM ? r : -EINVAL;
         *(uint64_t *) target = size;
         return 0;
 }

@@ -159,7 +159,7 @@ static JobType job_type(const Record *r) {
 }
 
 /* What ran goes on, under the same number. */
-static void go_on(VM *vm, const Record *r) {
+static int go_on(VM *vm, const Record *r) {
         _cleanup_(sd_bus_error_free) sd_bus_error error = SD_BUS_ERROR_NULL;
         Manager *m = vm->manager;
         int k = 0;
@@ -178,11 +178,12 @@ static void go_on(VM *vm, const Record *r) {
                 log_info("VM %s: job %u (%s) has ended with the tdpd before, and what it has done stays",
                          vm->name, r->job_id, r->job_type);
         if (k >= 0)
-                return;
+                return 0;
+        if (k == -ENOMEM && vm->state == VM_RESERVED) /* the next daemon may have it */
+                return k;
         log_warning("VM %s: job %u (%s) cannot go on: %s", vm->name, r->job_id,
                     job_type_to_string(job_type(r)), error.message ?: strerror(-k));
-        if (vm->state == VM_RESERVED)
-                (void) vm_release(vm, NULL);
+        return vm->state == VM_RESERVED ? vm_release(vm, NULL) : 0;
 }
 
 /* Its VMM and its handle, as they are now. */
@@ -192,6 +193,10 @@ static int reconnect(VM *vm, const Record *r) {
         int k;
 
         k = find_vmm(r, &vm->pidfd);
+        /* Not knowing is no reason to let go of anything. */
+        if (k < 0 && k != -ESRCH)
+                return log_error_errno(k, "VM %s: it cannot be told if its VMM (pid %u) is still there",
+                                       vm->name, r->pid);
         if (k < 0) {
                 log_info("VM %s: its VMM (pid %u) has gone meanwhile", vm->name, r->pid);
                 return vm_release(vm, NULL);
@@ -201,7 +206,7 @@ static int reconnect(VM *vm, const Record *r) {
         k = vm_watch(vm, events);
         if (k < 0 || vm->handle < 0)
                 return k;
-        go_on(vm, r);
+        (void) go_on(vm, r);
         vm_slots_update(vm, NULL);
         /* What the daemon before us has read and not yet healed. */
         if (vm->healer && vm->built.n > 0)
@@ -247,7 +252,7 @@ static int make(Manager *m, Record *r, Memory **memory, int *handle) {
         if (vm->state >= VM_ATTACHED)
                 k = reconnect(vm, r);
         else
-                go_on(vm, r);
+                k = go_on(vm, r);
         vm_keep_later(vm);
         return k;
 }

@@ -12,39 +12,60 @@
 static FailControl *control;
 
 static void make_control(void) {
-        char path[] = "/tmp/tdpd-fail-XXXXXX";
-        int fd = mkstemp(path);
+        int fd = memfd_create("fail", MFD_CLOEXEC);
+        char path[64];
 
         assert_true(fd >= 0);
         assert_int_equal(ftruncate(fd, sizeof(FailControl)), 0);
         control = mmap(NULL, sizeof(FailControl), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         assert_true(control != MAP_FAILED);
-        close(fd);
+        snprintf(path, sizeof(path), "/proc/%i/fd/%i", (int) getpid(), fd);
         assert_int_equal(setenv(FAIL_ENV, path, 1), 0);
 }
 
-Fixture *failing_start(const char *config, const char *arg) {
+/* For what is started from here on. */
+static void preload(bool on) {
         const char *asan = getenv("ASAN_OPTIONS");
         char options[512];
-        Fixture *f;
 
-        make_control();
+        if (!on) {
+                assert_int_equal(unsetenv("LD_PRELOAD"), 0);
+                return;
+        }
         /* ASan wants to be the first one loaded, for nobody to take its place; ours only stands before it.
          */
         snprintf(options, sizeof(options), "%s:verify_asan_link_order=0", asan ? asan : "");
         assert_int_equal(setenv("ASAN_OPTIONS", options, 1), 0);
         assert_non_null(getenv("FAIL_PRELOAD"));
         assert_int_equal(setenv("LD_PRELOAD", getenv("FAIL_PRELOAD"), 1), 0);
-        f = fixture_start(config, arg);
-        unsetenv("LD_PRELOAD");
-        unlink(getenv(FAIL_ENV));
-        unsetenv(FAIL_ENV);
+        control->loaded = false;
+}
 
+Fixture *failing_start(const char *config, const char *arg) {
+        Fixture *f;
+
+        make_control();
+        preload(true);
+        f = fixture_start(config, arg);
+        preload(false);
         assert_true(control->loaded);
         return f;
 }
 
+bool failing_restart(Fixture *f, int *ret_status) {
+        bool serves;
+
+        assert_non_null(control);
+        preload(true);
+        serves = fixture_try_restart(f, ret_status);
+        preload(false);
+        assert_true(control->loaded);
+        return serves;
+}
+
 void failing_arm(const char *call_name, int error, unsigned n, bool libraries) {
+        if (!control)
+                make_control();
         snprintf(control->call, sizeof(control->call), "%s", call_name);
         control->error = error;
         control->libraries = libraries;

@@ -8,6 +8,8 @@
 
 /* As fixture_start(), with what makes calls fail loaded into tdpd. */
 Fixture *failing_start(const char *config, const char *arg);
+/* Another one, as fixture_try_restart(), for what was armed before. */
+bool failing_restart(Fixture *f, int *ret_status);
 
 /* The n-th such call from now on fails with that error, once. */
 void failing_arm(const char *call, int error, unsigned n, bool libraries);

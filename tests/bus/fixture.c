@@ -157,7 +157,7 @@ static void spawn_tdpd(Fixture *f) {
         f->tdpd_pid = spawn(argv, true);
 }
 
-void fixture_restart(Fixture *f) {
+bool fixture_try_restart(Fixture *f, int *ret_status) {
         uint64_t until = now_usec() + START_USEC;
 
         /* The bus may still think of the one before. */
@@ -166,7 +166,24 @@ void fixture_restart(Fixture *f) {
                 usleep(1000);
         }
         spawn_tdpd(f);
-        wait_for_name(f);
+        /* The loop answers, and so all before it is done. */
+        while (sd_bus_call_method(f->bus, "org.tdpd1", MANAGER, "org.freedesktop.DBus.Peer", "Ping", NULL,
+                                  NULL, NULL) < 0) {
+                if (waitpid(f->tdpd_pid, ret_status, WNOHANG) == f->tdpd_pid) {
+                        f->tdpd_pid = 0;
+                        return false;
+                }
+                assert_true(now_usec() < until);
+                usleep(1000);
+        }
+        return true;
+}
+
+void fixture_restart(Fixture *f) {
+        int status;
+
+        if (!fixture_try_restart(f, &status))
+                fail_msg("tdpd ended while it started");
 }
 
 Fixture *fixture_start(const char *config, const char *arg) {

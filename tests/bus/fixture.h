@@ -46,6 +46,8 @@ int fixture_teardown(void **state);
 void fixture_kill_tdpd(Fixture *f, int sig);
 /* Another one, after the one before has ended. */
 void fixture_restart(Fixture *f);
+/* false: it has ended instead of serving, with that wait status. */
+bool fixture_try_restart(Fixture *f, int *ret_status);
 /* With the files in it, and empty folders. */
 void remove_dir(const char *dir);
 sd_bus *fixture_connect(const char *address);
