@@ -91,6 +91,8 @@ void pool_shrink(uint64_t pages) {
 }
 
 void machine_restore(void) {
+        uint64_t pages;
+
         for (size_t i = 0; i < n_vmms; i++)
                 if (vmms[i] > 0) {
                         kill(vmms[i], SIGKILL);
@@ -101,7 +103,9 @@ void machine_restore(void) {
 
         if (lock_fd < 0)
                 return;
-        (void) pool_write(pool_read("nr_hugepages") - grown_by);
+        /* A test may have made it smaller than that. */
+        pages = pool_read("nr_hugepages");
+        (void) pool_write(pages > grown_by ? pages - grown_by : 0);
         grown_by = 0;
         close(lock_fd);
         lock_fd = -1;
