@@ -58,6 +58,8 @@ struct Manager {
 
         Keeper keeper;
         struct Draining *draining;
+        struct DrainScan *drain_scan; /* the one that runs, or NULL */
+        uint64_t drain_scan_usec;     /* when the last one has ended */
         struct Quarantine *quarantine;
 };
 

@@ -76,14 +76,21 @@ static void print_kernel(const char *label, const struct tdp_value *kernel) {
 
 /* What a healthy host has none of: memory that others still hold, and what tdpd could not make out. */
 static void print_leftovers(const struct tdp_value *manager) {
-        const struct tdp_value *v, *name, *what;
+        const struct tdp_value *v, *name, *bytes, *pid, *what;
         char buf[SIZE_TEXT_MAX];
 
         tdp_value_foreach (tdp_value_find(manager, "Draining"), v) {
+                const char *before = ": ";
+
                 name = tdp_value_get_first(v);
-                printf("drains: %s of %s, which others still hold\n",
-                       size_format(tdp_value_get_uint(tdp_value_get_next(name)), buf),
-                       tdp_value_get_string(name) ?: "?");
+                bytes = tdp_value_get_next(name);
+                printf("drains: %s of %s, which others still hold",
+                       size_format(tdp_value_get_uint(bytes), buf), tdp_value_get_string(name) ?: "?");
+                tdp_value_foreach (tdp_value_get_next(bytes), pid) {
+                        printf("%s%" PRIu64, before, tdp_value_get_uint(pid));
+                        before = ", ";
+                }
+                putchar('\n');
         }
         tdp_value_foreach (tdp_value_find(manager, "Quarantine"), v) {
                 what = tdp_value_get_first(v);

@@ -238,6 +238,36 @@ static uint64_t draining(Fixture *f) {
         return bytes;
 }
 
+/* Waits until those who have it are known, up to a new look for them. */
+static void wait_holder(Fixture *f, uint32_t expected) {
+        uint64_t until = now_usec() + 10000000;
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+
+        for (;;) {
+                const void *pids = NULL;
+                const char *name;
+                sd_bus_message *m;
+                uint64_t bytes;
+                size_t n = 0;
+                bool same;
+
+                if (sd_bus_get_property(f->bus, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "Draining",
+                                        &error, &m, "a(stau)") < 0)
+                        fail_msg("Draining: %s", error.message);
+                assert_true(sd_bus_message_enter_container(m, 'a', "(stau)") > 0);
+                assert_true(sd_bus_message_enter_container(m, 'r', "stau") > 0);
+                assert_true(sd_bus_message_read(m, "st", &name, &bytes) > 0);
+                assert_true(sd_bus_message_read_array(m, 'u', &pids, &n) >= 0);
+                same = n == sizeof(uint32_t) && memcmp(pids, &expected, n) == 0;
+                sd_bus_message_unref(m);
+                if (same)
+                        return;
+                if (now_usec() > until)
+                        fail_msg("%zu holders are known, and not %u", n / sizeof(uint32_t), expected);
+                usleep(10000);
+        }
+}
+
 /* Maps the VM's memory, as a backend does that its VMM has given it to. */
 static void *hold(Fixture *f, const char *vm, uint64_t bytes) {
         int fd = get_memory(f, vm);
@@ -261,6 +291,7 @@ static void case_34_another_process_holds_it(void **state) {
         assert_int_equal(count_vms(f), 0);
         assert_int_equal(store_count(), 0);
         assert_int_equal(draining(f), available * HUGE_2M);
+        wait_holder(f, (uint32_t) getpid());
         assert_call_fails(f, ERR("NoPages"), "", "Reserve", "sta{sv}", "db", HUGE_2M, 2, "page-size", "t",
                           HUGE_2M, "nodes", "s", "0");
         munmap(p, available * HUGE_2M);
@@ -270,6 +301,23 @@ static void case_34_another_process_holds_it(void **state) {
         r = reserve(f, "db", available * HUGE_2M, HUGE_2M);
         assert_string_equal(wait_job(f, r.job)->result, "done");
         release(f, r.vm);
+        fixture_stop(f);
+}
+
+/* An open descriptor is as good as a mapping. */
+static void case_34_another_process_has_it_open(void **state) {
+        Fixture *f = start(NULL);
+        Reservation r = reserve(f, "db", 4 * MIB, 4096);
+        int fd;
+
+        assert_string_equal(wait_job(f, r.job)->result, "done");
+        fd = get_memory(f, r.vm);
+        release(f, r.vm);
+        assert_int_equal(draining(f), 4 * MIB);
+        wait_holder(f, (uint32_t) getpid());
+        close(fd);
+        for (uint64_t until = now_usec() + 2000000; draining(f) > 0; usleep(1000))
+                assert_true(now_usec() < until);
         fixture_stop(f);
 }
 
@@ -325,6 +373,7 @@ int main(void) {
                 cmocka_unit_test_teardown(test_pid_comes_again, standin_teardown),
                 cmocka_unit_test_teardown(test_releasing, standin_teardown),
                 cmocka_unit_test_teardown(case_34_another_process_holds_it, standin_teardown),
+                cmocka_unit_test_teardown(case_34_another_process_has_it_open, standin_teardown),
                 cmocka_unit_test_teardown(case_36_pages_come_back_later, standin_teardown),
         };
 
