@@ -426,9 +426,12 @@ int record_parse(const char *text, size_t size, Record *ret, RecordFault *fault)
         k = check_frame(text, size, &lines, &n, fault);
         if (k < 0)
                 return k;
-        copy = strndup(lines, n);
+        /* What was read from a file is no string. */
+        copy = malloc(n + 1);
         if (!copy)
                 return -ENOMEM;
+        memcpy(copy, lines, n);
+        copy[n] = '\0';
         *ret = (Record){};
         k = parse_keys(copy, ret, fault);
         if (k < 0)
