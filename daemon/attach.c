@@ -9,6 +9,7 @@
 #include "discover.h"
 #include "format.h"
 #include "log-message.h"
+#include "mapping.h"
 #include "process.h"
 #include "slots.h"
 #include "vm.h"
@@ -224,6 +225,26 @@ static void unwatch(VM *vm) {
         vm->has_stats = false;
 }
 
+/* Memory that lies idle while the guest runs in another is seen by nobody otherwise. */
+static void look_at_mapping(VM *vm) {
+        size_t n = vm->policy.n_reasons;
+        Mapping mapping;
+        int r;
+
+        r = mapping_read(vm->manager->options.proc_root, vm->pid, vm->memory, &mapping);
+        if (r < 0) {
+                log_debug("VM %s: what its VMM has mapped cannot be told: %s", vm->name, strerror(-r));
+                return;
+        }
+        policy_note_mapping(&vm->policy, mapping.bytes, mapping.page_size, vm->page_size);
+        if (vm->policy.n_reasons > n)
+                log_message(MESSAGE_OTHER_MEMORY,
+                            FIELDS(FIELD_VM(vm), FIELD_BYTES(vm->bytes),
+                                   FIELD_NUMBER("TDP_PAGE_SIZE", vm->page_size),
+                                   FIELD_NUMBER("TDP_PID", (uint64_t) vm->pid)),
+                            "VM %s: %s", vm->name, vm->policy.reasons[n].text);
+}
+
 /* The job that tells of the end, with or without work to do. */
 static int start_job(VM *vm, uid_t uid, const VMOptions *o, Job **ret, sd_bus_error *error) {
         int r;
@@ -278,6 +299,8 @@ int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_tak
         vm->pid = pid;
         (void) process_get_start_time(pid, &vm->start_time);
         vm->auto_slots = a.auto_slots;
+        if (joined && vm->memory && a.bytes > 0) /* before it has slots it need not have mapped it */
+                look_at_mapping(vm);
 
         r = vm_watch(vm, a.events);
         if (r >= 0)

@@ -47,6 +47,7 @@
         X(POOL_LOW, LOG_NOTICE, "2ce9660db67a4f178cb554ae32eb635c")                                         \
         X(VM_ADOPTED, LOG_INFO, "b2d3215a261a4f6f9972eda72e227cd6")                                         \
         X(NOT_ADOPTED, LOG_WARNING, "f785b6d0b89d4a57ab33fd33081b3801")                                     \
+        X(OTHER_MEMORY, LOG_WARNING, "5d9f706f55004cd4b04c1aa1fccde8b8")                                    \
         X(CALIBRATED, LOG_INFO, "06a29c7c9f2c4f0cba448beec1382b6f")
 
 typedef enum LogMessage {

@@ -41,6 +41,8 @@ typedef enum Word {
         WORD_NOT_ENOUGH_MEMORY_LOCK,
         WORD_NOT_ENOUGH_MEMORY,
         WORD_NX_HUGE_PAGES,
+        WORD_NOT_MAPPED,
+        WORD_OTHER_PAGES,
         _WORD_MAX,
 } Word;
 
@@ -62,6 +64,8 @@ static const char *const word_table[_WORD_MAX] = {
         [WORD_NOT_ENOUGH_MEMORY_LOCK] = "not-enough-memory-lock",
         [WORD_NOT_ENOUGH_MEMORY] = "not-enough-memory",
         [WORD_NX_HUGE_PAGES] = "nx-huge-pages",
+        [WORD_NOT_MAPPED] = "not-mapped",
+        [WORD_OTHER_PAGES] = "other-pages",
 };
 
 const char *policy_word(const char *word) {
@@ -251,4 +255,20 @@ void policy_decide(const PolicyInput *in, PolicyOutput *ret) {
 
         o.pinned_bytes = o.build ? in->bytes : 0;
         *ret = o;
+}
+
+void policy_note_mapping(PolicyOutput *o, uint64_t bytes, uint64_t page_size, uint64_t expected) {
+        char buf[32];
+
+        if (bytes == 0) {
+                reason(o, WORD_NOT_MAPPED,
+                       "the VMM has mapped nothing of the memory that was reserved for it, and runs with other "
+                       "memory: give it the descriptors of GetMemory, as \"tdpctl run\" does");
+                return;
+        }
+        snprintf(buf, sizeof(buf), "%s", format_bytes(expected));
+        if (page_size < expected)
+                reason(o, WORD_OTHER_PAGES,
+                       "the VMM has mapped memory that was reserved in pages of %s in pages of %s", buf,
+                       format_bytes(page_size));
 }

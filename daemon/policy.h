@@ -76,3 +76,7 @@ typedef struct PolicyOutput {
 const char *policy_word(const char *word);
 
 void policy_decide(const PolicyInput *in, PolicyOutput *ret);
+
+/* For memory of ours: what its VMM has mapped of it, and in which pages.  Adds a reason if that is not what
+ * it was reserved for. */
+void policy_note_mapping(PolicyOutput *o, uint64_t bytes, uint64_t page_size, uint64_t expected);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What memory is once it is handed out, and what is left if it could not be. */
-#include "fixture.h"
+#include "standin.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -201,6 +201,55 @@ static void case_44_pages_are_what_they_are_called(void **state) {
         refused("fstatfs 38", HUGE_2M, "memfd");
 }
 
+static bool has_reason(Fixture *f, const char *word) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        const char *w, *text;
+        bool found = false;
+        sd_bus_message *m;
+
+        if (sd_bus_get_property(f->bus, "org.tdpd1", VM_PATH, "org.tdpd1.VM", "Reasons", &error, &m,
+                                "a(ss)") < 0)
+                fail_msg("Reasons: %s", error.message);
+        assert_true(sd_bus_message_enter_container(m, 'a', "(ss)") > 0);
+        while (sd_bus_message_read(m, "(ss)", &w, &text) > 0)
+                found = found || strcmp(w, word) == 0;
+        sd_bus_message_unref(m);
+        return found;
+}
+
+/* A VMM that has mapped what was reserved for it, and one that runs with other memory. */
+static void case_44_vmm_has_mapped_it(void **state) {
+        Fixture *f;
+
+        (void) pool_grow(8);
+        f = standin_start("good");
+        for (unsigned i = 0; i < 4; i++) {
+                uint64_t page_size = i < 2 ? HUGE_2M : 4096;
+                Reservation r = reserve(f, "db", 8 * MIB, page_size);
+                bool mapped = i % 2 == 0;
+                void *p = MAP_FAILED;
+                pid_t pid;
+                int fd;
+
+                assert_string_equal(wait_job(f, r.job)->result, "done");
+                fd = get_fd(f, r.vm);
+                if (mapped) {
+                        p = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+                        assert_ptr_not_equal(p, MAP_FAILED);
+                }
+                close(fd);
+                pid = spawn_vmm(1, 0); /* it has what we have mapped */
+                if (mapped)
+                        munmap(p, 8 * MIB);
+                assert_string_equal(wait_job(f, standin_attach(f, pid, "always"))->result, "done");
+                assert_int_equal(has_reason(f, "not-mapped"), !mapped);
+                assert_false(has_reason(f, "other-pages"));
+                reap(pid, SIGKILL);
+                wait_no_vm(f);
+        }
+        fixture_stop(f);
+}
+
 static void write_file(const char *dir, const char *name, const char *text) {
         char path[256];
         FILE *f;
@@ -293,6 +342,7 @@ int main(void) {
                 cmocka_unit_test_teardown(case_42_mbind_refused, fixture_teardown),
                 cmocka_unit_test_teardown(case_43_placement_is_settled, fixture_teardown),
                 cmocka_unit_test_teardown(case_44_pages_are_what_they_are_called, fixture_teardown),
+                cmocka_unit_test_teardown(case_44_vmm_has_mapped_it, fixture_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
