@@ -37,7 +37,7 @@ quote() {
         done
 }
 
-# input.tar: root/ is what appears in /root, command is a shell script, want-out exists if results are wanted.
+# input.tar: root/ is what appears in /root, command is a shell script; want-out and want-selftests exist if they are wanted.
 session_pack_input() {
         local in=$RUN/input file
         mkdir -p "$in/root/out"
@@ -47,6 +47,7 @@ session_pack_input() {
         { echo '#!/bin/sh'; echo "exec$(quote "${COMMAND[@]}")"; } >"$in/command"
         chmod 755 "$in/command"
         [[ ! $OUT ]] || touch "$in/want-out"
+        (( ! SELFTESTS )) || touch "$in/want-selftests"
         tar -cf "$RUN/input.tar" -C "$in" --owner=0 --group=0 .
 }
 
