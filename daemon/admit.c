@@ -58,12 +58,13 @@ static uint64_t granted_below(Manager *m, const char *cgroup, uint64_t page_size
         return sum;
 }
 
-static int check_target(Manager *m, const char *cgroup, uint64_t page_size, uint64_t bytes,
-                        sd_bus_error *error) {
+int admit_vmm(Manager *m, const char *cgroup, uint64_t page_size, uint64_t bytes, sd_bus_error *error) {
         _cleanup_(cgroup_room_done) CgroupRoom room = {};
         uint64_t granted;
         int r;
 
+        if (!cgroup || page_size == base_page_size())
+                return 0;
         r = cgroup_get_room(m->options.sysfs_root, cgroup, page_size, 0, &room);
         if (r < 0) {
                 log_warning_errno(r, "The limits of cgroup %s cannot be read, going on without", cgroup);
@@ -84,7 +85,5 @@ int admit_huge_pages(Manager *m, const char *cgroup, uint64_t page_size, uint64_
         if (page_size == base_page_size())
                 return 0;
         r = check_own(m, page_size, bytes, error);
-        if (r < 0 || !cgroup)
-                return r;
-        return check_target(m, cgroup, page_size, bytes, error);
+        return r < 0 ? r : admit_vmm(m, cgroup, page_size, bytes, error);
 }

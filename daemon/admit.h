@@ -11,3 +11,5 @@
  */
 int admit_huge_pages(Manager *m, const char *cgroup, uint64_t page_size, uint64_t bytes,
                      sd_bus_error *error);
+/* The VMM's half of that, for memory that is charged to us already. */
+int admit_vmm(Manager *m, const char *cgroup, uint64_t page_size, uint64_t bytes, sd_bus_error *error);

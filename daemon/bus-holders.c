@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "format.h"
 #include "holders.h"
+#include "memstream.h"
 #include "worker.h"
 
 #define SCAN_USEC   UINT64_C(2000000)
@@ -122,7 +123,7 @@ static int describe(HoldersQuery *q, uint64_t page_size, char **ret) {
         }
         if (n > NAMED_MAX)
                 fprintf(f, " and %zu more, see \"tdpctl pools --holders\"", n - NAMED_MAX);
-        if (fclose(f) != 0)
+        if (memstream_close(f, &s) < 0)
                 return -ENOMEM;
         *ret = TAKE_PTR(s);
         return 0;

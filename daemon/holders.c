@@ -18,6 +18,7 @@
 /* More would not be read by anybody, and would be a gift to who makes processes. */
 #define HOLDERS_MAX 4096U
 #define FILES_MAX   4096U
+#define MOUNTS_MAX  16U
 
 typedef struct File {
         dev_t dev;
@@ -28,6 +29,8 @@ typedef struct File {
 
 typedef struct Scan {
         const char *proc_root;
+        char *mounts[MOUNTS_MAX]; /* of hugetlbfs */
+        size_t n_mounts;
         Holders found;
         File *files;
         size_t n_files;
@@ -239,6 +242,36 @@ static int scan_maps(Scan *s, const Holder *process) {
         return r;
 }
 
+static int read_mounts(Scan *s) {
+        _cleanup_(fclosep) FILE *f = NULL;
+        _cleanup_free_ char *line = NULL;
+        char path[PATH_MAX], point[256];
+        size_t size = 0;
+
+        snprintf(path, sizeof(path), "%s/self/mountinfo", s->proc_root);
+        f = fopen(path, "re");
+        while (f && s->n_mounts < MOUNTS_MAX && getline(&line, &size, f) > 0)
+                if (strstr(line, " - hugetlbfs ") && sscanf(line, "%*u %*u %*u:%*u %*s %255s", point) == 1) {
+                        s->mounts[s->n_mounts] = strdup(point);
+                        if (!s->mounts[s->n_mounts++])
+                                return -ENOMEM;
+                }
+        return 0;
+}
+
+/* By its name alone: a look at a file of another kind waits for ever if its server has gone. */
+static bool may_be_huge(const Scan *s, const char *target) {
+        if (strncmp(target, "/memfd:", 7) == 0)
+                return true;
+        for (size_t i = 0; i < s->n_mounts; i++) {
+                size_t n = strlen(s->mounts[i]);
+
+                if (strncmp(target, s->mounts[i], n) == 0 && target[n] == '/')
+                        return true;
+        }
+        return false;
+}
+
 static int look_at_fd(Scan *s, const Holder *process, const char *folder, const char *fd) {
         char path[PATH_MAX + 257], target[160];
         struct statfs fs;
@@ -248,12 +281,10 @@ static int look_at_fd(Scan *s, const Holder *process, const char *folder, const 
 
         snprintf(path, sizeof(path), "%s/%s", folder, fd);
         n = readlink(path, target, sizeof(target) - 1);
-        if (n <= 0 || target[0] != '/')
+        if (n <= 0)
                 return 0;
         target[n] = '\0';
-        /* Only what can be such a file at all: a look at others could block. */
-        if (strncmp(target, "/memfd:", 7) != 0 && strncmp(target, "/dev/", 5) == 0 &&
-            strncmp(target, "/dev/huge", 9) != 0)
+        if (!may_be_huge(s, target))
                 return 0;
         if (statfs(path, &fs) < 0 || fs.f_type != HUGETLBFS_MAGIC || stat(path, &st) < 0 ||
             !S_ISREG(st.st_mode) || fs.f_bsize <= 0 || find_file(s, st.st_dev, st.st_ino))
@@ -316,6 +347,7 @@ int holders_scan(const char *proc_root, bool (*go_on)(void *userdata), void *use
         d = opendir(proc_root);
         if (!d)
                 return -errno;
+        r = read_mounts(&s);
         while (r >= 0 && (de = readdir(d))) {
                 int pid, end = 0;
 
@@ -333,6 +365,8 @@ int holders_scan(const char *proc_root, bool (*go_on)(void *userdata), void *use
                         r = add(&s, &s.files[i].holder);
                 }
         free(s.files);
+        for (size_t i = 0; i < s.n_mounts; i++)
+                free(s.mounts[i]);
         if (r < 0) {
                 holders_done(&s.found);
                 return r;

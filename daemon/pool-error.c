@@ -14,6 +14,10 @@
 static const char *outcome(char buf[static TEXT_MAX], const PoolRequest *q, const PoolResult *p) {
         char foreign[96] = "";
 
+        if (!p->looked) {
+                snprintf(buf, TEXT_MAX, "nothing was changed");
+                return buf;
+        }
         if (p->foreign != 0)
                 snprintf(foreign, sizeof(foreign), ", of which somebody else has %s %" PRIu64 " meanwhile",
                          p->foreign > 0 ? "added" : "taken",

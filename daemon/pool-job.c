@@ -35,7 +35,7 @@ static void tell(PoolJob *p, const sd_bus_error *error) {
                 job_fail(p->job, error);
         if (p->done)
                 p->done(p->manager, p->files.node, p->files.page_size, &p->request,
-                        p->worker ? &p->result : NULL, p->r, error);
+                        p->result.looked ? &p->result : NULL, p->r, error);
 }
 
 bool pool_job_runs_on(Manager *m, unsigned node, uint64_t page_size) {
@@ -190,7 +190,7 @@ static int check(Manager *m, unsigned node, uint64_t page_size, const PoolReques
                                                "no pool",
                                                node, page_size, known);
         }
-        there = pool->total - MIN_OF(pool->total, pool->surplus);
+        there = pool_persistent(pool);
         wanted = q->mode == POOL_GROW     ? there + MIN_OF(q->pages, INT64_MAX / page_size)
                  : q->mode == POOL_SHRINK ? there - MIN_OF(q->pages, there)
                                           : q->pages;

@@ -51,15 +51,15 @@ typedef struct Resize {
         uint64_t short_since;
 } Resize;
 
-static uint64_t persistent(const Pool *p) {
-        return p->total - MIN_OF(p->total, p->surplus);
+/* What would be there without us. */
+static uint64_t base_of(const Resize *s) {
+        return s->result.before + (uint64_t) s->result.foreign;
 }
 
 static int plan(Resize *s) {
         const PoolRequest *q = s->request;
-        int64_t foreign = s->result.foreign;
         /* Others' changes are kept, unless a number was asked for. */
-        uint64_t base = s->result.before + (uint64_t) foreign;
+        uint64_t base = base_of(s);
 
         switch (q->mode) {
         case POOL_GROW:
@@ -100,6 +100,8 @@ static int take_foreign(Resize *s, uint64_t there) {
         if (++s->n_foreign > FOREIGN_MAX)
                 return -EAGAIN;
         s->result.foreign += (int64_t) (there - s->now);
+        /* Nobody can take more than was there before; the rest was ours, added since. */
+        s->result.foreign = MAX_OF(s->result.foreign, -(int64_t) s->result.before);
         s->now = there;
         return plan(s);
 }
@@ -108,7 +110,7 @@ static int after_short(Resize *s, bool progress) {
         uint64_t now = clock_usec();
         int r = 0;
 
-        if (s->n_short == 0)
+        if (s->short_since == 0)
                 s->short_since = now;
         if (++s->n_short > SHORT_MAX || now - s->short_since > SHORT_MAX_USEC)
                 return -ENOSPC;
@@ -151,7 +153,7 @@ static int grow(Resize *s) {
         r = s->io->write(s->io->userdata, next);
         if (r < 0 || (r = look(s, &p)) < 0)
                 return r;
-        there = persistent(&p);
+        there = pool_persistent(&p);
         if (there < s->now || there > next)
                 return take_foreign(s, there);
 
@@ -178,7 +180,7 @@ static int shrink(Resize *s, uint64_t limit) {
         r = s->io->write(s->io->userdata, next);
         if (r < 0 || (r = look(s, &p)) < 0)
                 return r;
-        there = persistent(&p);
+        there = pool_persistent(&p);
         if (p.surplus > s->surplus) {
                 /* Pages were taken since we looked, and the kernel has made them surplus: that would leave
                  * their users with less than they had.  Back, and look again. */
@@ -186,7 +188,7 @@ static int shrink(Resize *s, uint64_t limit) {
                 r = s->io->write(s->io->userdata, next);
                 if (r < 0 || (r = look(s, &p)) < 0)
                         return r;
-                there = persistent(&p);
+                there = pool_persistent(&p);
                 if (++s->n_short > SHORT_MAX)
                         return -EBUSY;
         }
@@ -217,8 +219,8 @@ static int run(Resize *s) {
                 r = look(s, &p);
                 if (r < 0)
                         return r;
-                if (persistent(&p) != s->now) {
-                        r = take_foreign(s, persistent(&p));
+                if (pool_persistent(&p) != s->now) {
+                        r = take_foreign(s, pool_persistent(&p));
                         if (r < 0)
                                 return r;
                 }
@@ -235,14 +237,14 @@ static int run(Resize *s) {
 
 /* Back to what was there, and what others have added or taken. */
 static void restore(Resize *s) {
-        uint64_t target = s->result.before + (uint64_t) s->result.foreign;
+        uint64_t target = base_of(s);
         Pool p;
 
         s->io->turn_back(s->io->userdata);
         for (size_t i = 0; i < ELEMENTSOF(remedies); i++) {
                 if (s->io->write(s->io->userdata, target) < 0 || look(s, &p) < 0)
                         break;
-                s->now = persistent(&p);
+                s->now = pool_persistent(&p);
                 s->result.restored = s->now == target;
                 if (s->result.restored)
                         return;
@@ -261,17 +263,18 @@ int pool_resize(const PoolIo *io, const PoolRequest *request, PoolResult *ret) {
         r = look(&s, &p);
         if (r < 0)
                 return r;
-        s.now = s.result.before = s.result.reached = s.result.after = persistent(&p);
+        s.result.looked = true;
+        s.now = s.result.before = s.result.reached = s.result.after = pool_persistent(&p);
         s.chunk = MAX_OF(STEP_FIRST / s.page_size, UINT64_C(1));
 
         r = plan(&s);
         if (r >= 0)
                 r = run(&s);
         s.result.reached = s.now;
-        if (r < 0 && !request->allow_partial && s.now != s.result.before + (uint64_t) s.result.foreign)
+        if (r < 0 && !request->allow_partial && s.now != base_of(&s))
                 restore(&s);
         else
-                s.result.restored = r < 0 && s.now == s.result.before + (uint64_t) s.result.foreign;
+                s.result.restored = r < 0 && s.now == base_of(&s);
         s.result.after = s.now;
         *ret = s.result;
         return r;

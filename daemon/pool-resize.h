@@ -42,6 +42,7 @@ typedef struct PoolRequest {
 } PoolRequest;
 
 typedef struct PoolResult {
+        bool looked; /* false: it did not even come to see what is there, and nothing else counts */
         uint64_t before;
         uint64_t goal;
         uint64_t reached;          /* the closest that it came to the goal */
@@ -53,9 +54,9 @@ typedef struct PoolResult {
 } PoolResult;
 
 /*
- * 0, or with *ret set as far as it goes: -ENOSPC, the kernel gave fewer pages; -EBUSY, fewer could not be
- * taken away; -EAGAIN, somebody else keeps changing the number; -ERANGE, the goal is below 0 or overflows;
- * -ECANCELED; other errors are those of the files.
+ * 0, or with *ret set as far as it goes, all 0 if the pool could not be read: -ENOSPC, the kernel gave fewer
+ * pages; -EBUSY, fewer could not be taken away; -EAGAIN, somebody else keeps changing the number; -ERANGE,
+ * the goal is below 0 or overflows; -ECANCELED; other errors are those of the files.
  */
 int pool_resize(const PoolIo *io, const PoolRequest *request, PoolResult *ret);
 

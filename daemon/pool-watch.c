@@ -66,20 +66,18 @@ static const Pool *seen(Manager *m, unsigned node, uint64_t page_size, size_t *r
         return NULL;
 }
 
-static uint64_t persistent(const Pool *p) {
-        return p->total - MIN_OF(p->total, p->surplus);
-}
-
 /* true: the target has changed. */
 static bool update_target(Manager *m, unsigned node, const Pool *p) {
         PoolTarget *t = (PoolTarget *) pools_find_target(m, node, p->page_size);
-        uint64_t now = persistent(p);
+        uint64_t now = pool_persistent(p);
         PoolTargetState before;
 
         if (!t)
                 return false;
         before = t->state;
-        if (t->state == POOL_TARGET_MET && now != t->pages)
+        /* More than a target that was short: those are pages that somebody else wants. */
+        if ((t->state == POOL_TARGET_MET && now != t->pages) ||
+            (t->state == POOL_TARGET_SHORT && now > t->pages && now > t->got))
                 t->state = POOL_TARGET_CHANGED;
         else if (t->state != POOL_TARGET_WAITING && now == t->pages)
                 t->state = POOL_TARGET_MET;
@@ -113,15 +111,15 @@ static bool compare_pool(Manager *m, const Node *n, const Pool *p, uint64_t avai
 
         changed = !old || old->total != p->total || old->free != p->free || old->reserved != p->reserved ||
                   old->surplus != p->surplus || m->pools.available[k] != available;
-        if (old && persistent(old) != persistent(p) && !pool_job_runs_on(m, n->id, p->page_size))
+        if (old && pool_persistent(old) != pool_persistent(p) && !pool_job_runs_on(m, n->id, p->page_size))
                 log_message(MESSAGE_POOL_CHANGED,
                             FIELDS(FIELD_NUMBER("TDP_NODE", n->id),
                                    FIELD_NUMBER("TDP_PAGE_SIZE", p->page_size),
-                                   FIELD_NUMBER("TDP_PAGES_BEFORE", persistent(old)),
-                                   FIELD_NUMBER("TDP_PAGES", persistent(p))),
+                                   FIELD_NUMBER("TDP_PAGES_BEFORE", pool_persistent(old)),
+                                   FIELD_NUMBER("TDP_PAGES", pool_persistent(p))),
                             "Pool of %s on node %u: somebody else has changed it from %" PRIu64
                             " to %" PRIu64 " pages",
-                            format_bytes(p->page_size), n->id, persistent(old), persistent(p));
+                            format_bytes(p->page_size), n->id, pool_persistent(old), pool_persistent(p));
         if (update_target(m, n->id, p))
                 changed = true;
         tell_low(m, n->id, p, available, old && m->pools.low[k], ret_low);

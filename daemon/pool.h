@@ -14,6 +14,11 @@ typedef struct Pool {
         uint64_t for_others; /* of the total, by our configuration, whether they have taken them or not */
 } Pool;
 
+/* What a written number is about: the kernel counts pages without surplus ones there. */
+static inline uint64_t pool_persistent(const Pool *p) {
+        return p->total - MIN_OF(p->total, p->surplus);
+}
+
 int pool_load(const char *sysfs_root, unsigned node, uint64_t page_size, Pool *ret);
 /* Sorted by page size, ascending.  A node without pools has none, which is no error. */
 int pools_load(const char *sysfs_root, unsigned node, Pool **ret, size_t *ret_n);

@@ -111,6 +111,12 @@ static int on_retry(sd_event_source *s, uint64_t usec, void *userdata) {
         Manager *m = userdata;
 
         m->pools.retry_source = sd_event_source_disable_unref(m->pools.retry_source);
+        /* What is under way may change what was short, or what it is to be. */
+        if (m->pools.queue) {
+                retry_later(m);
+                return 0;
+        }
+        pools_look(m);
         for (size_t i = 0; i < m->pools.n_targets; i++)
                 if (m->pools.targets[i].state == POOL_TARGET_SHORT)
                         apply(m, &m->pools.targets[i]);

@@ -222,7 +222,8 @@ static int charge_memory(VM *vm, size_t n_parts, sd_bus_error *error) {
 
 /* The same results as take_slab().  "placement" is where the memory would go without slabs, if that is
  * possible; if it is not, "why" says so. */
-static int get_memory(VM *vm, Placement *placement, const sd_bus_error *why, sd_bus_error *error) {
+static int get_memory(VM *vm, const char *cgroup, Placement *placement, const sd_bus_error *why,
+                      sd_bus_error *error) {
         PlacementRequest request = manager_placement_request(vm->bytes, &vm->options);
         _cleanup_(node_table_freep) NodeTable *nodes = NULL;
         Manager *m = vm->manager;
@@ -237,11 +238,21 @@ static int get_memory(VM *vm, Placement *placement, const sd_bus_error *why, sd_
 
         if (vm->options.warm)
                 slab = warm_take(m->warm, &request, placement->page_size);
-        if (slab)
-                return take_slab(vm, slab, error);
-        if (placement->n_parts == 0 && !warm_give_up(m->warm, &request, placement, &leaving))
+        if (slab) {
+                r = admit_vmm(m, cgroup, slab->memory->page_size, vm->bytes, error);
+                if (r >= 0)
+                        return take_slab(vm, slab, error);
+                warm_put_back(m->warm, slab);
+                return r;
+        }
+        if (placement->n_parts > 0)
+                r = admit_huge_pages(m, cgroup, placement->page_size, vm->bytes, error);
+        else if (!warm_give_up(m->warm, &request, placement, &leaving))
                 return sd_bus_error_copy(error, why);
-        r = charge_memory(vm, placement->n_parts, error);
+        else /* what slabs give up is charged to us already */
+                r = admit_vmm(m, cgroup, placement->page_size, vm->bytes, error);
+        if (r >= 0)
+                r = charge_memory(vm, placement->n_parts, error);
 
         vm->page_size = placement->page_size;
         if (r >= 0)
@@ -287,12 +298,6 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
                 r = blame_rule(rule, asked, &o, r, &no_pages);
         if (r < 0 && (!sd_bus_error_has_name(&no_pages, TDP_ERROR_NO_PAGES) || warm_count(m->warm) == 0))
                 return sd_bus_error_is_set(&no_pages) ? sd_bus_error_move(error, &no_pages) : r;
-        /* What only slabs can give is charged to us already. */
-        if (r >= 0) {
-                r = admit_huge_pages(m, o.cgroup, placement.page_size, bytes, error);
-                if (r < 0)
-                        return r;
-        }
 
         /* From here on vm_free() is the undo of everything. */
         r = vm_new(m, name, uid, VM_RESERVED, &o, bytes, error, &vm);
@@ -300,7 +305,7 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
                 return r;
         if ((r = charge_memory(vm, placement.n_parts, error)) < 0 ||
             (r = job_new(vm, uid, JOB_RESERVE, &j, error)) < 0 ||
-            (r = get_memory(vm, &placement, &no_pages, error)) < 0)
+            (r = get_memory(vm, o.cgroup, &placement, &no_pages, error)) < 0)
                 goto fail;
         is_there = r > 0;
         if (o.cgroup) {

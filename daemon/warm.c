@@ -368,6 +368,11 @@ Slab *warm_take(Warm *w, const PlacementRequest *req, uint64_t min_page_size) {
         return slabs[i];
 }
 
+void warm_put_back(Warm *w, Slab *s) {
+        DL_APPEND(w->slabs, s);
+        bus_warm_changed(w->manager);
+}
+
 bool warm_give_up(Warm *w, const PlacementRequest *req, Placement *ret, Slab **ret_leaving) {
         size_t n = warm_count(w), n_claims;
         _cleanup_free_ SlabFacts *facts = calloc(n + 1, sizeof(SlabFacts));

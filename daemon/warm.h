@@ -45,5 +45,7 @@ Slab *warm_take(Warm *w, const PlacementRequest *req, uint64_t min_page_size);
  * "ret_leaving", a list, for the caller to free before that of the request is allocated.
  */
 bool warm_give_up(Warm *w, const PlacementRequest *req, Placement *ret, Slab **ret_leaving);
+/* The request cannot have it after all. */
+void warm_put_back(Warm *w, Slab *s);
 /* Frees a slab that was taken out, in the background. */
 void warm_close(Warm *w, Slab *s);

@@ -23,7 +23,7 @@ typedef struct Kernel {
         /* Somebody else, called before each read. */
         void (*other)(struct Kernel *k);
         unsigned n_reads;
-        uint64_t progress;
+        uint64_t progress, most_written;
 } Kernel;
 
 static uint64_t persistent(const Kernel *k) {
@@ -69,6 +69,7 @@ static int on_write(void *userdata, uint64_t pages) {
         if (k->write_error < 0)
                 return k->write_error;
         k->n_writes++;
+        k->most_written = MAX_OF(k->most_written, pages);
         kernel_set(k, pages);
         return 0;
 }
@@ -232,6 +233,58 @@ static void test_case_08_somebody_else_writes(void **state) {
         k.other = add_one_always;
         assert_int_equal(resize(&k, (PoolRequest){ .pages = 5000 }, &r), -EAGAIN);
         assert_in_range(k.n_writes, 1, 100);
+}
+
+/* All of it, also what has just been added. */
+static void takes_all_at_fourth_read(Kernel *k) {
+        if (k->n_reads == 4)
+                kernel_set(k, 0);
+}
+
+static void test_case_08_somebody_else_takes_all(void **state) {
+        static const struct {
+                PoolRequest request;
+                uint64_t room;
+                unsigned cancel_after;
+                int r;
+        } table[] = {
+                { { .pages = 900 }, 500, 0, -ENOSPC },
+                { { .mode = POOL_GROW, .pages = 900 }, 500, 0, -ENOSPC },
+                { { .pages = 900 }, 10000, 6, -ECANCELED },
+                { { .mode = POOL_GROW, .pages = 900 }, 10000, 6, -ECANCELED },
+                { { .mode = POOL_GROW, .pages = 900 }, 10000, 0, 0 },
+        };
+
+        for (uint64_t before = 0; before <= 100; before += 100)
+                for (size_t i = 0; i < ELEMENTSOF(table); i++) {
+                        Kernel k = make(before, before, table[i].room);
+                        PoolResult r;
+
+                        k.step = 100;
+                        k.cancel_after = table[i].cancel_after;
+                        k.other = takes_all_at_fourth_read;
+                        assert_int_equal(resize(&k, table[i].request, &r), table[i].r);
+                        assert_true(k.n_reads > 4);
+                        assert_true(k.most_written <= before + 900);
+                        assert_int_equal(k.pool.total, r.after);
+                        /* What was there before has been taken, too. */
+                        assert_int_equal(r.foreign, -(int64_t) before);
+                        assert_int_equal(r.after, table[i].r < 0 ? 0 : 900);
+                        assert_int_equal(r.restored, table[i].r < 0);
+                }
+}
+
+static int on_read_fails(void *userdata, Pool *ret) {
+        return -EMFILE;
+}
+
+static void test_nothing_seen_is_no_result(void **state) {
+        PoolIo io = { .read = on_read_fails };
+        PoolRequest request = { .pages = 5 };
+        PoolResult r;
+
+        assert_int_equal(pool_resize(&io, &request, &r), -EMFILE);
+        assert_false(r.looked);
 }
 
 static void test_shrink_takes_from_nobody(void **state) {
@@ -416,6 +469,8 @@ int main(void) {
                 cmocka_unit_test(test_case_06_compaction_then_caches_if_asked),
                 cmocka_unit_test(test_case_07_nothing_to_be_had),
                 cmocka_unit_test(test_case_08_somebody_else_writes),
+                cmocka_unit_test(test_case_08_somebody_else_takes_all),
+                cmocka_unit_test(test_nothing_seen_is_no_result),
                 cmocka_unit_test(test_shrink_takes_from_nobody),
                 cmocka_unit_test(test_shrink_loses_a_race),
                 cmocka_unit_test(test_case_12_cancel_restores),
