@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fake-sysfs.h"
+
 #define ANY_LOAD "WarmMaxLoad=infinity\n"
 
 typedef struct Warm {
@@ -329,6 +331,32 @@ static void test_limit(void **state) {
 }
 
 /* A VMM that leaves a pattern behind, and waits. */
+/* What a slab has is ours, and the VMM's cgroup may not have it all the same. */
+static void test_case_16_warm_memory_and_the_vmms_cgroup(void **state) {
+        const char *refused = "cgroup /vms (of the VMM) allows 0 more: its hugetlb.2MB.max is 0 bytes";
+        char arg[96];
+        Fixture *f;
+
+        pool_grow(8);
+        put("0\n", "devices/system/node/online");
+        put_node(0, "0\n", "33554432");
+        put_pool(0, "2048", "8\n");
+        put("0\n", "fs/cgroup/vms/hugetlb.2MB.max");
+        put("0\n", "fs/cgroup/vms/hugetlb.2MB.current");
+        snprintf(arg, sizeof(arg), "--sysfs-root=%s", fake_sysfs_root());
+        f = fixture_start("[Pools]\nWarm=16M node=0 page=2M\n" ANY_LOAD, arg);
+        wait_ready(f, 0, 1);
+        /* All of it is in the slab now. */
+        put("0\n", "devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages");
+
+        assert_call_fails(f, ERR("LimitExceeded"), refused, "Reserve", "sta{sv}", "a", 8 * HUGE_2M, 2,
+                          "page-size", "t", HUGE_2M, "cgroup", "s", "/vms/a.scope");
+        /* Nor by having the slab given up. */
+        assert_call_fails(f, ERR("LimitExceeded"), refused, "Reserve", "sta{sv}", "a", 8 * HUGE_2M, 3,
+                          "page-size", "t", HUGE_2M, "cgroup", "s", "/vms/a.scope", "warm", "b", 0);
+        fixture_stop(f);
+}
+
 static pid_t spawn_writer(int fd, uint64_t bytes) {
         int ready[2];
         pid_t pid;
@@ -451,6 +479,8 @@ int main(void) {
                 cmocka_unit_test_teardown(test_not_wanted, fixture_teardown),
                 cmocka_unit_test_teardown(test_held_back, fixture_teardown),
                 cmocka_unit_test_teardown(test_limit, fixture_teardown),
+                cmocka_unit_test_setup_teardown(test_case_16_warm_memory_and_the_vmms_cgroup,
+                                                fake_sysfs_setup, fake_sysfs_teardown),
                 cmocka_unit_test_teardown(test_scrubbed_huge, fixture_teardown),
                 cmocka_unit_test_teardown(test_scrubbed_small, fixture_teardown),
         };
