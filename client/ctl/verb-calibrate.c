@@ -7,7 +7,6 @@
 #include "daemon.h"
 #include "json.h"
 #include "log.h"
-#include "progress.h"
 #include "signals.h"
 #include "size.h"
 #include "table.h"
@@ -105,7 +104,6 @@ static int show(const struct args *args, struct tdp_ctx *ctx) {
 int verb_calibrate(const struct args *args) {
         _cleanup_(tdp_unrefp) struct tdp_ctx *ctx = NULL;
         _cleanup_(tdp_job_freep) struct tdp_job *job = NULL;
-        struct progress progress;
         int r;
 
         if (daemon_connect(args, &ctx) < 0)
@@ -116,24 +114,6 @@ int verb_calibrate(const struct args *args) {
         if (r < 0)
                 return daemon_failed(ctx, r);
 
-        if (args->no_wait) {
-                if (args->json != JSON_OFF) {
-                        json_object *o = json_object_new_object();
-
-                        json_add_uint(o, "job", tdp_job_get_id(job));
-                        return json_print(args, o) < 0 ? EXIT_FAILED : EXIT_OK;
-                }
-                if (!args->quiet)
-                        printf("Job %u is under way; \"tdpctl jobs\" shows it.\n", tdp_job_get_id(job));
-                return EXIT_OK;
-        }
-
-        progress_init(&progress, args);
-        r = progress_wait(&progress, job);
-        if (r < 0) {
-                int code = daemon_failed(ctx, r);
-
-                return progress.signo > 0 ? 128 + progress.signo : code;
-        }
-        return show(args, ctx);
+        r = job_wait(args, ctx, job, NULL);
+        return r >= 0 ? r : show(args, ctx);
 }

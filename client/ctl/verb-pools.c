@@ -7,7 +7,6 @@
 #include "daemon.h"
 #include "json.h"
 #include "log.h"
-#include "progress.h"
 #include "signals.h"
 #include "size.h"
 #include "table.h"
@@ -228,7 +227,6 @@ static int change(const struct args *args, struct tdp_ctx *ctx, uint64_t node, u
                   uint64_t pages) {
         _cleanup_(tdp_options_freep) struct tdp_options *options = NULL;
         _cleanup_(tdp_job_freep) struct tdp_job *job = NULL;
-        struct progress progress;
         int r;
 
         if (make_options(args, &options) < 0)
@@ -238,18 +236,9 @@ static int change(const struct args *args, struct tdp_ctx *ctx, uint64_t node, u
         r = tdp_set_pool(ctx, (uint32_t) node, size, pages, options, &job);
         if (r < 0)
                 return daemon_failed(ctx, r);
-        if (args->no_wait) {
-                if (!args->quiet && args->json == JSON_OFF)
-                        printf("Job %u is under way; \"tdpctl jobs\" shows it.\n", tdp_job_get_id(job));
-                return EXIT_OK;
-        }
-        progress_init(&progress, args);
-        r = progress_wait(&progress, job);
-        if (r < 0) {
-                int code = daemon_failed(ctx, r);
-
-                return progress.signo > 0 ? 128 + progress.signo : code;
-        }
+        r = job_wait(args, ctx, job, NULL);
+        if (r >= 0)
+                return r;
         return args->quiet ? EXIT_OK : list(args, ctx);
 }
 

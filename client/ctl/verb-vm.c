@@ -10,7 +10,7 @@
 #include "size.h"
 #include "verbs.h"
 
-int job_finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *vm, struct tdp_job *job) {
+int job_wait(const struct args *args, struct tdp_ctx *ctx, struct tdp_job *job, const char *vm) {
         struct progress progress;
         int r;
 
@@ -18,7 +18,8 @@ int job_finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *vm, 
                 if (args->json != JSON_OFF) {
                         json_object *o = json_object_new_object();
 
-                        json_add_string(o, "name", tdp_vm_get_name(vm));
+                        if (vm)
+                                json_add_string(o, "name", vm);
                         json_add_uint(o, "job", tdp_job_get_id(job));
                         return json_print(args, o) < 0 ? EXIT_FAILED : EXIT_OK;
                 }
@@ -34,7 +35,15 @@ int job_finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *vm, 
 
                 return progress.signo > 0 ? 128 + progress.signo : code;
         }
+        return -1;
+}
 
+int job_finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *vm, struct tdp_job *job) {
+        int r;
+
+        r = job_wait(args, ctx, job, tdp_vm_get_name(vm));
+        if (r >= 0)
+                return r;
         r = tdp_vm_refresh(vm);
         if (r < 0)
                 return daemon_failed(ctx, r);

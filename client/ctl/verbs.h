@@ -58,8 +58,10 @@ DEFINE_CLEANUP_FUNC(struct tdp_memory *, tdp_memory_free);
 /* verb-show.c: the long form of a VM, for people or as JSON. */
 int show_vm(const struct args *args, const struct tdp_vm *vm);
 
-/* verb-vm.c: waits for the job's end, if the caller is to wait. An exit code, or -1 if there is something to
- * say to people about the VM, which has been refreshed. */
+/* verb-vm.c: waits for the job's end, or says its number if nobody is to wait ("vm" is its VM's name, or
+ * NULL). An exit code, or -1 if it has ended well. */
+int job_wait(const struct args *args, struct tdp_ctx *ctx, struct tdp_job *job, const char *vm);
+/* Goes on with the VM, refreshed: as JSON, or -1 if there is something to say to people about it. */
 int job_finish(const struct args *args, struct tdp_ctx *ctx, struct tdp_vm *vm, struct tdp_job *job);
 
 /* verb-show.c: "12 of 2M, 3 of 4K". */

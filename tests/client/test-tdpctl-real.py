@@ -57,6 +57,11 @@ class Real(Lab):
         # What no host can do, whatever else stands in the way here.
         self.assertIn('confidential', [r['reason'] for r in self.json(*explain, '--confidential')['reasons']])
 
+    def test_pools_no_wait(self):
+        pool = next(p for p in self.json('pools') if p['page_size'] == 2 << 20)
+        same = ('pools', 'set', pool['node'], '2M', pool['total'] - pool['surplus'])
+        self.assertEqual(set(self.json(*same, '--no-wait')), {'job'})
+
     def test_calibrate(self):
         seen = self.json('calibrate', '--quiet')
         self.assertEqual(set(seen), CALIBRATION_KEYS)
