@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/pidfd.h>
-#include <sys/resource.h>
 
 #include "sysfs.h"
 
@@ -92,9 +91,10 @@ int process_get_uid(pid_t pid, uid_t *ret) {
 }
 
 int process_get_memlock(pid_t pid, uint64_t *ret) {
-        _cleanup_free_ char *field = NULL;
-        struct rlimit limit;
-        uint64_t caps;
+        static const char key[] = "\nMax locked memory";
+        _cleanup_free_ char *field = NULL, *limits = NULL;
+        uint64_t caps, soft;
+        const char *p;
         int r;
 
         r = status_field(pid, "\nCapEff:", &field);
@@ -102,12 +102,24 @@ int process_get_memlock(pid_t pid, uint64_t *ret) {
                 return r;
         if (sscanf(field, "%" SCNx64, &caps) != 1)
                 return -EBADMSG;
-        if (prlimit(pid, RLIMIT_MEMLOCK, NULL, &limit) < 0)
-                return -errno;
-
-        if ((caps & UINT64_C(1) << CAP_IPC_LOCK) || limit.rlim_cur == RLIM_INFINITY)
+        if (caps & UINT64_C(1) << CAP_IPC_LOCK) {
                 *ret = UINT64_MAX;
-        else
-                *ret = limit.rlim_cur;
+                return 0;
+        }
+
+        /* prlimit() on another user's process needs CAP_SYS_RESOURCE; everybody may read the file. */
+        r = sysfs_read(&limits, "/proc/%i/limits", (int) pid);
+        if (r < 0)
+                return r == -ENOENT ? -ESRCH : r;
+        p = strstr(limits, key);
+        if (!p)
+                return -EBADMSG;
+        p += strlen(key);
+        p += strspn(p, " ");
+        if (strncmp(p, "unlimited", strlen("unlimited")) == 0)
+                soft = UINT64_MAX;
+        else if (sscanf(p, "%" SCNu64, &soft) != 1)
+                return -EBADMSG;
+        *ret = soft;
         return 0;
 }

@@ -8,9 +8,11 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "process.h"
@@ -91,11 +93,91 @@ static void test_process(void **state) {
         assert_true(process_get_uid(pid, &uid) == -ESRCH || process_get_uid(pid, &uid) == 0);
 }
 
+/* As the daemon is: root, without CAP_SYS_RESOURCE.  The wait status of whoever asks. */
+static int ask_memlock(pid_t of, uint64_t expected) {
+        pid_t pid = fork();
+        int status;
+
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+                struct __user_cap_data_struct caps[2];
+                uint64_t memlock = 0;
+                struct rlimit limit;
+
+                if (syscall(SYS_capget, &header, caps) < 0)
+                        _exit(2);
+                caps[0].effective &= ~(1U << CAP_SYS_RESOURCE);
+                caps[0].permitted &= ~(1U << CAP_SYS_RESOURCE);
+                caps[0].inheritable &= ~(1U << CAP_SYS_RESOURCE);
+                if (syscall(SYS_capset, &header, caps) < 0)
+                        _exit(3);
+                /* Or else this shows nothing. */
+                if (prlimit(of, RLIMIT_MEMLOCK, NULL, &limit) >= 0 || errno != EPERM)
+                        _exit(4);
+                if (process_get_memlock(of, &memlock) != 0)
+                        _exit(5);
+                _exit(memlock == expected ? 0 : 6);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        return status;
+}
+
+/* Another user's, who has no capabilities then. */
+static pid_t start_with_memlock(rlim_t soft) {
+        pid_t pid;
+        int p[2];
+        char c;
+
+        assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                struct rlimit limit;
+
+                if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+                        _exit(1);
+                limit.rlim_cur = soft;
+                if (setrlimit(RLIMIT_MEMLOCK, &limit) < 0 || setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0 ||
+                    write(p[1], "", 1) != 1)
+                        _exit(1);
+                _exit(pause());
+        }
+        close(p[1]);
+        assert_int_equal(read(p[0], &c, 1), 1);
+        close(p[0]);
+        return pid;
+}
+
+static void test_memlock_of_others(void **state) {
+        static const rlim_t limits[] = { 12345, 0, RLIM_INFINITY };
+        struct rlimit ours;
+        uint64_t memlock;
+
+        if (geteuid() != 0)
+                skip();
+        assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &ours), 0);
+        for (size_t i = 0; i < ELEMENTSOF(limits); i++) {
+                pid_t pid;
+
+                if (limits[i] > ours.rlim_max) {
+                        print_message("not tried without a limit: this machine has one\n");
+                        continue;
+                }
+                pid = start_with_memlock(limits[i]);
+                assert_int_equal(ask_memlock(pid, limits[i] == RLIM_INFINITY ? UINT64_MAX : limits[i]), 0);
+                kill(pid, SIGKILL);
+                assert_int_equal(waitpid(pid, NULL, 0), pid);
+        }
+        assert_int_equal(process_get_memlock(INT32_MAX, &memlock), -ESRCH);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_numbers),
                 cmocka_unit_test(test_too_long),
                 cmocka_unit_test(test_process),
+                cmocka_unit_test(test_memlock_of_others),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
