@@ -14,6 +14,7 @@
 #include "format.h"
 #include "kvm-uevent.h"
 #include "log-message.h"
+#include "memory-file.h"
 #include "name.h"
 #include "process.h"
 #include "slots.h"
@@ -51,28 +52,65 @@ static void candidate_free(Candidate *c) {
         free(c);
 }
 
-/* Whether it has memory of ours open: then whoever reserved it will attach it, under that name. */
-static bool has_our_memory(Manager *m, pid_t pid) {
-        bool found = false;
-        struct dirent *de;
-        char path[64];
-        DIR *d;
+typedef struct FileId {
+        dev_t device;
+        ino_t inode;
+} FileId;
+
+static int file_id_compare(const void *a, const void *b) {
+        const FileId *x = a, *y = b;
+
+        if (x->device != y->device)
+                return x->device < y->device ? -1 : 1;
+        return x->inode < y->inode ? -1 : x->inode > y->inode;
+}
+
+/* All our memory's files, sorted. */
+static int our_memory(Manager *m, FileId **ret, size_t *ret_n) {
+        size_t n = 0, size = 0;
+        FileId *ids;
         VM *vm, *tmp;
 
+        HASH_ITER (hh, m->vms, vm, tmp)
+                size += vm->memory ? vm->memory->n_parts : 0;
+        ids = calloc(size + 1, sizeof(*ids));
+        if (!ids)
+                return -ENOMEM;
+        HASH_ITER (hh, m->vms, vm, tmp)
+                for (size_t i = 0; vm->memory && i < vm->memory->n_parts; i++) {
+                        struct stat st;
+
+                        if (fstat(vm->memory->parts[i].fd, &st) >= 0)
+                                ids[n++] = (FileId){ st.st_dev, st.st_ino };
+                }
+        qsort(ids, n, sizeof(*ids), file_id_compare);
+        *ret = ids;
+        *ret_n = n;
+        return 0;
+}
+
+/* > 0 if it has memory of ours open: then whoever reserved it will attach it, under that name. */
+static int has_our_memory(Manager *m, pid_t pid) {
+        _cleanup_free_ FileId *ours = NULL;
+        struct dirent *de;
+        int found = 0, r;
+        char path[64];
+        size_t n;
+        DIR *d;
+
+        r = our_memory(m, &ours, &n);
+        if (r < 0)
+                return r;
         snprintf(path, sizeof(path), "/proc/%i/fd", (int) pid);
         d = opendir(path);
         if (!d)
-                return false;
+                return -errno;
         while (!found && (de = readdir(d))) {
-                struct stat theirs, ours;
+                FileId id;
 
-                if (!isdigit((unsigned char) de->d_name[0]) || fstatat(dirfd(d), de->d_name, &theirs, 0) < 0)
-                        continue;
-                HASH_ITER (hh, m->vms, vm, tmp)
-                        for (size_t i = 0; vm->memory && i < vm->memory->n_parts; i++)
-                                found = found ||
-                                        (fstat(vm->memory->parts[i].fd, &ours) >= 0 &&
-                                         theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino);
+                if (isdigit((unsigned char) de->d_name[0]) &&
+                    memory_file_identify(dirfd(d), de->d_name, &id.device, &id.inode) > 0)
+                        found = bsearch(&id, ours, n, sizeof(id), file_id_compare) ? 1 : 0;
         }
         closedir(d);
         return found;
@@ -174,7 +212,13 @@ static int look(Candidate *c) {
         _cleanup_close_ int vm_fd = -1;
         int r;
 
-        if (!process_is_alive(c->pidfd) || vm_find_by_pid(m, c->pid) || has_our_memory(m, c->pid))
+        if (!process_is_alive(c->pidfd) || vm_find_by_pid(m, c->pid))
+                return 0;
+        r = has_our_memory(m, c->pid);
+        if (r < 0)
+                log_debug("The files of process %i cannot be seen, and it is not adopted: %s", (int) c->pid,
+                          strerror(-r));
+        if (r != 0)
                 return 0;
         r = discover_vm_fd(c->pid, c->pidfd, &vm_fd, &error);
         if (r < 0) {

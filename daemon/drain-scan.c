@@ -6,16 +6,13 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "memory-file.h"
 
 #define SCAN_USEC UINT64_C(2000000)
-
-/* What all our files are called.  Others are not looked at: with some of them that could block. */
-#define OURS "/memfd:tdpd:"
 
 typedef struct Target {
         dev_t device;
@@ -74,7 +71,7 @@ static void scan_maps(DrainScan *s, pid_t pid) {
                 unsigned major, minor;
                 unsigned long inode;
 
-                if (strstr(line, OURS) &&
+                if (strstr(line, MEMORY_FILE_PREFIX) &&
                     sscanf(line, "%*x-%*x %*s %*x %x:%x %lu", &major, &minor, &inode) == 3)
                         note(s, makedev(major, minor), inode, pid);
         }
@@ -83,20 +80,16 @@ static void scan_maps(DrainScan *s, pid_t pid) {
 
 static void scan_fds(DrainScan *s, pid_t pid) {
         _cleanup_(closedirp) DIR *d = NULL;
-        char path[PATH_MAX], target[64];
+        char path[PATH_MAX];
         struct dirent *de;
-        struct stat st;
+        dev_t device;
+        ino_t inode;
 
         snprintf(path, sizeof(path), "%s/%i/fd", s->proc_root, (int) pid);
         d = opendir(path);
-        while (d && (de = readdir(d))) {
-                ssize_t n = readlinkat(dirfd(d), de->d_name, target, sizeof(target));
-
-                if (n < (ssize_t) strlen(OURS) || memcmp(target, OURS, strlen(OURS)) != 0)
-                        continue;
-                if (fstatat(dirfd(d), de->d_name, &st, 0) == 0)
-                        note(s, st.st_dev, st.st_ino, pid);
-        }
+        while (d && (de = readdir(d)))
+                if (memory_file_identify(dirfd(d), de->d_name, &device, &inode) > 0)
+                        note(s, device, inode, pid);
 }
 
 /* A process that ends meanwhile, or that we may not look at, is none that can be told. */

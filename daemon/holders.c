@@ -13,6 +13,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
+#include "memory-file.h"
 #include "node.h"
 
 /* More would not be read by anybody, and would be a gift to who makes processes. */
@@ -139,7 +140,7 @@ static int add(Scan *s, const Holder *h) {
 
 /* Names of our files are "tdpd:VM:nodeN". */
 static void name_vm(Holder *h) {
-        static const char prefix[] = "/memfd:tdpd:";
+        static const char prefix[] = MEMORY_FILE_PREFIX;
         const char *name, *end;
 
         if (strncmp(h->file, prefix, sizeof(prefix) - 1) != 0)

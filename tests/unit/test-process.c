@@ -138,8 +138,8 @@ static pid_t start_with_memlock(rlim_t soft) {
                 if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
                         _exit(1);
                 limit.rlim_cur = soft;
-                if (setrlimit(RLIMIT_MEMLOCK, &limit) < 0 || setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0 ||
-                    write(p[1], "", 1) != 1)
+                if (setrlimit(RLIMIT_MEMLOCK, &limit) < 0 || setresgid(65534, 65534, 65534) < 0 ||
+                    setresuid(65534, 65534, 65534) < 0 || write(p[1], "", 1) != 1)
                         _exit(1);
                 _exit(pause());
         }
