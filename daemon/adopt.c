@@ -126,11 +126,11 @@ static int choose_name(Manager *m, const VMFacts *f, pid_t pid, char *buf, size_
         plain[n] = '\0';
         if (!vm_name_is_valid(plain))
                 snprintf(buf, size, "pid-%i", (int) pid);
-        else if (!vm_find(m, plain))
+        else if (vm_check_name(m, plain, NULL) >= 0)
                 snprintf(buf, size, "%s", plain);
         else
                 snprintf(buf, size, "%s-%i", plain, (int) pid);
-        return vm_find(m, buf) ? -EEXIST : 0;
+        return vm_check_name(m, buf, NULL) < 0 ? -EEXIST : 0;
 }
 
 /* How much memory it has now.  -ENODATA: it is not complete, as far as one can see. */

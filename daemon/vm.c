@@ -49,6 +49,11 @@ int vm_new(Manager *m, const char *name, uid_t uid, VMState state, const VMOptio
         VM *vm;
         int r;
 
+        /* For whoever has not asked: a record that is left alone would be written over. */
+        r = vm_check_name(m, name, error);
+        if (r < 0)
+                return r;
+
         vm = calloc(1, sizeof(*vm));
         if (!vm)
                 return -ENOMEM;
@@ -57,7 +62,6 @@ int vm_new(Manager *m, const char *name, uid_t uid, VMState state, const VMOptio
         vm->state = state;
         vm->options = *o;
         vm->options.name = vm->options.cgroup = NULL; /* they go with the message */
-        vm->options.name = NULL;
         vm->bytes = bytes;
 
         vm->name = strdup(name);

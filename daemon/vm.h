@@ -85,7 +85,7 @@ struct VM {
         UT_hash_handle hh;
 };
 
-/* Registers with the manager and tells the bus.  "name" has been checked. */
+/* Registers with the manager.  Refuses the name as vm_check_name() does. */
 int vm_new(Manager *m, const char *name, uid_t uid, VMState state, const VMOptions *o, uint64_t bytes,
            sd_bus_error *error, VM **ret);
 /* Takes it away without a word, with threads joined and all files closed. */
@@ -93,7 +93,7 @@ VM *vm_free(VM *vm);
 
 VM *vm_find(Manager *m, const char *name);
 VM *vm_find_by_pid(Manager *m, pid_t pid);
-/* A name that VMs can have, and that none has. */
+/* A name that VMs can have; and that none has, nor a record that is left alone. */
 int vm_check_plain(const char *name, sd_bus_error *error);
 int vm_check_name(Manager *m, const char *name, sd_bus_error *error);
 
