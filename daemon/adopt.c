@@ -176,6 +176,7 @@ static int attach(Candidate *c, int vm_fd_taken, const Slots *slots) {
                 return r;
         /* Rules are about the guest's own name; ours may have a number added. */
         request.name = vmm.name[0] ? vmm.name : NULL;
+        options.name = vmm.name;
         r = decide_prepare(m, &request, &facts, &rule);
         if (r < 0)
                 return r;

@@ -128,6 +128,9 @@ static int decide_attach(Manager *m, const VM *joined, const DecideRequest *requ
         const Rule *rule;
         int k;
 
+        /* The rule that adopts is the one that decides: it has matched this name, and not ours. */
+        if (o->name)
+                r.name = o->name[0] ? o->name : NULL;
         r.bytes = joined ? joined->bytes : a->bytes;
         r.page_size = joined ? joined->page_size : a->page_size;
         r.backed = joined;

@@ -20,9 +20,11 @@ typedef enum OptionUse {
 } OptionUse;
 
 typedef struct VMOptions {
-        const char *name;   /* Explain only; belongs to the message */
+        /* What rules match.  Explain only, and it belongs to the message; or of a VM that is adopted: what the
+         * guest is called, or "".  No option of an attach. */
+        const char *name;
         uint64_t bytes;     /* Explain only */
-        const char *cgroup; /* Reserve only, as the name */
+        const char *cgroup; /* Reserve only; belongs to the message */
         pid_t pid;          /* not an option: who asks, or 0 */
         uint64_t page_size;
         bool has_nodes;

@@ -46,32 +46,43 @@ static bool comes_to_vms(Fixture *f, size_t n) {
         return false;
 }
 
-static void test_adopted(void **state) {
+/* The decision and reason of a VM that was adopted, once it is built. */
+static void assert_adopted_by_rule(Fixture *f, const char *name) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
-        sd_bus_message *m = NULL;
         const char *word, *text;
+        sd_bus_message *m;
+        char *path, *s;
+
+        assert_true(sd_bus_path_encode("/org/tdpd1/vm", name, &path) >= 0);
+        s = vm_state(f, path);
+        for (uint64_t until = now_usec() + ADOPT_USEC; strcmp(s, "built") != 0 && now_usec() < until;) {
+                free(s);
+                usleep(50000);
+                s = vm_state(f, path);
+        }
+        assert_string_equal(s, "built");
+        free(s);
+        if (sd_bus_get_property(f->bus, "org.tdpd1", path, "org.tdpd1.VM", "Reasons", &error, &m, "a(ss)") <
+            0)
+                fail_msg("Reasons of %s: %s", name, error.message);
+        assert_true(sd_bus_message_read(m, "a(ss)", 1, &word, &text) > 0);
+        assert_string_equal(word, "rule");
+        assert_non_null(strstr(text, "mine"));
+        sd_bus_message_unref(m);
+        free(path);
+}
+
+static void test_adopted(void **state) {
         Fixture *f;
         pid_t pid;
-        char *s;
 
         require_uevents();
         f = standin_start_with("good",
                                "[Rule mine]\nMatchName=db\nMatchMaxVCPUs=2\nAdopt=yes\nDecision=always\n");
         pid = spawn_named_vmm(qemu, -1);
         assert_true(comes_to_vms(f, 1));
-        s = vm_state(f, VM_PATH);
-        for (uint64_t until = now_usec() + ADOPT_USEC; strcmp(s, "built") != 0 && now_usec() < until;) {
-                free(s);
-                s = vm_state(f, VM_PATH);
-        }
-        assert_string_equal(s, "built");
-        free(s);
+        assert_adopted_by_rule(f, "db");
         assert_property(f, "BuiltBytes", SLOTS_BYTES);
-        assert_true(sd_bus_get_property(f->bus, "org.tdpd1", VM_PATH, "org.tdpd1.VM", "Reasons", &error, &m,
-                                        "a(ss)") >= 0);
-        assert_true(sd_bus_message_read(m, "a(ss)", 1, &word, &text) > 0);
-        assert_string_equal(word, "rule");
-        sd_bus_message_unref(m);
 
         reap(pid, SIGKILL);
         assert_true(comes_to_vms(f, 0));
@@ -126,11 +137,55 @@ static void test_reserved_memory_is_not_adopted(void **state) {
         fixture_stop(f);
 }
 
+/* A number is added to a guest's name that another VM has, or a record that is left alone.  Rules are about
+ * the guest's own name all the same. */
+static void test_name_is_taken(void **state) {
+        char path[128], name[32], text[32] = "";
+        pid_t pids[3];
+        Fixture *f;
+        FILE *file;
+
+        require_uevents();
+        f = standin_start_kept("[Rule mine]\nMatchName=db\nAdopt=yes\nDecision=always\n"
+                               "[Rule others]\nMatchName=?*\nDecision=never\n");
+        pids[0] = spawn_named_vmm(qemu, -1);
+        assert_true(comes_to_vms(f, 1));
+        assert_adopted_by_rule(f, "db");
+        pids[1] = spawn_named_vmm(qemu, -1);
+        assert_true(comes_to_vms(f, 2));
+        snprintf(name, sizeof(name), "db-%i", (int) pids[1]);
+        assert_adopted_by_rule(f, name);
+        reap(pids[0], SIGKILL);
+        reap(pids[1], SIGKILL);
+        assert_true(comes_to_vms(f, 0));
+
+        fixture_kill_tdpd(f, SIGTERM);
+        snprintf(path, sizeof(path), "%s/state/db.vm", f->dir);
+        file = fopen(path, "we");
+        assert_non_null(file);
+        fputs("damaged", file);
+        assert_int_equal(fclose(file), 0);
+        fixture_restart(f);
+        pids[2] = spawn_named_vmm(qemu, -1);
+        assert_true(comes_to_vms(f, 1));
+        snprintf(name, sizeof(name), "db-%i", (int) pids[2]);
+        assert_adopted_by_rule(f, name);
+        file = fopen(path, "re");
+        assert_non_null(file);
+        assert_non_null(fgets(text, sizeof(text), file));
+        fclose(file);
+        assert_string_equal(text, "damaged");
+        reap(pids[2], SIGKILL);
+        assert_true(comes_to_vms(f, 0));
+        fixture_stop(f);
+}
+
 int main(int argc, char *argv[]) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(test_adopted, fixture_teardown),
                 cmocka_unit_test_teardown(case_46_no_vm_is_adopted_without_a_rule_for_it, fixture_teardown),
                 cmocka_unit_test_teardown(test_reserved_memory_is_not_adopted, fixture_teardown),
+                cmocka_unit_test_teardown(test_name_is_taken, standin_teardown),
         };
 
         vmm_main(argc, argv);
