@@ -21,14 +21,18 @@
 #include "vm.h"
 
 /* VMMs set up memory within moments, unless they allocate all of it first: that may take minutes. */
-#define FIRST_USEC     (UINT64_C(500) * 1000)
-#define LAST_USEC      (UINT64_C(10) * 1000000)
-#define TRIES_MAX      40U
-#define CANDIDATES_MAX 256U
+#define FIRST_USEC (UINT64_C(500) * 1000)
+#define LAST_USEC  (UINT64_C(10) * 1000000)
+#define TRIES_MAX  40U
+/* VMs that never get memory are looked at for minutes: of one user, they must not keep others' waiting. */
+#define CANDIDATES_MAX      1024U
+#define CANDIDATES_USER_MAX 64U
 
 typedef struct Candidate {
         struct Adopt *adopt;
         pid_t pid;
+        uid_t uid;
+        bool told; /* that its user has too many: said once, until all of these are done */
         int pidfd;
         sd_event_source *timer;
         uint64_t delay_usec;
@@ -42,11 +46,13 @@ typedef struct Adopt {
         KVMMonitor *monitor;
         Candidate *candidates;
         unsigned n;
+        bool told; /* that there are too many, until half of them are done */
 } Adopt;
 
 static void candidate_free(Candidate *c) {
         DL_DELETE(c->adopt->candidates, c);
-        c->adopt->n--;
+        if (--c->adopt->n <= CANDIDATES_MAX / 2)
+                c->adopt->told = false;
         sd_event_source_disable_unref(c->timer);
         safe_close(c->pidfd);
         free(c);
@@ -261,11 +267,14 @@ static int on_timer(sd_event_source *s, uint64_t usec, void *userdata) {
 }
 
 /* The announcement has the thread that made the VM. */
-static int find_process(pid_t tid, pid_t *ret_pid, int *ret_pidfd) {
+static int find_process(pid_t tid, pid_t *ret_pid, uid_t *ret_uid, int *ret_pidfd) {
         pid_t pid;
         int r;
 
         r = process_get_tgid(tid, &pid);
+        if (r < 0)
+                return r;
+        r = process_get_uid(pid, ret_uid);
         if (r < 0)
                 return r;
         r = process_open(pid, ret_pidfd);
@@ -275,38 +284,75 @@ static int find_process(pid_t tid, pid_t *ret_pid, int *ret_pidfd) {
         return 0;
 }
 
+/* false: it is looked at already, or too many others are.  The log is told once of these, and not for each.
+ */
+static bool has_room(Adopt *a, pid_t pid, uid_t uid, bool *ret_told) {
+        unsigned n = 0;
+        bool told = false;
+        Candidate *c;
+
+        DL_FOREACH (a->candidates, c) {
+                if (c->pid == pid)
+                        return false;
+                if (c->uid == uid) {
+                        n++;
+                        told = told || c->told;
+                }
+        }
+        if (n >= CANDIDATES_USER_MAX) {
+                if (!told)
+                        log_warning("Process %i of user %u has made a VM, and %u others of that user are "
+                                    "looked at already: until they have memory or are gone, more are not "
+                                    "adopted, tdpctl attach takes them",
+                                    (int) pid, uid, n);
+                DL_FOREACH (a->candidates, c)
+                        c->told = c->told || c->uid == uid;
+                return false;
+        }
+        if (a->n >= CANDIDATES_MAX) {
+                if (!a->told)
+                        log_warning("Process %i has made a VM, and %u others are looked at already: until "
+                                    "they have memory or are gone, more are not adopted, tdpctl attach "
+                                    "takes them",
+                                    (int) pid, a->n);
+                a->told = true;
+                return false;
+        }
+        *ret_told = told;
+        return true;
+}
+
 static void on_uevent(const KVMUevent *e, void *userdata) {
         Adopt *a = userdata;
-        Candidate *c, *other;
+        _cleanup_close_ int pidfd = -1;
+        Candidate *c;
+        bool told;
         pid_t pid;
-        int pidfd;
+        uid_t uid;
 
-        if (!e->create || find_process(e->tid, &pid, &pidfd) < 0)
+        if (!e->create || find_process(e->tid, &pid, &uid, &pidfd) < 0)
                 return;
         if (pid == getpid()) /* a scratch VM of our own */
-                goto close;
-        DL_FOREACH (a->candidates, other)
-                if (other->pid == pid)
-                        goto close;
-        if (a->n >= CANDIDATES_MAX) {
-                log_warning("Process %i has made a VM, and %u others are looked at already: it is not "
-                            "adopted, tdpctl attach takes it",
-                            (int) pid, a->n);
-                goto close;
-        }
+                return;
+        if (!has_room(a, pid, uid, &told))
+                return;
 
         c = calloc(1, sizeof(*c));
         if (!c)
-                goto close;
-        *c = (Candidate){ .adopt = a, .pid = pid, .pidfd = pidfd, .delay_usec = FIRST_USEC };
+                return;
+        *c = (Candidate){
+                .adopt = a,
+                .pid = pid,
+                .uid = uid,
+                .told = told,
+                .pidfd = TAKE_FD(pidfd),
+                .delay_usec = FIRST_USEC,
+        };
         DL_APPEND(a->candidates, c);
         a->n++;
         if (sd_event_add_time_relative(a->manager->event, &c->timer, CLOCK_MONOTONIC, FIRST_USEC, 0,
                                        on_timer, c) < 0)
                 candidate_free(c);
-        return;
-close:
-        safe_close(pidfd);
 }
 
 Adopt *adopt_free(Adopt *a) {

@@ -20,8 +20,8 @@ typedef enum OptionUse {
 } OptionUse;
 
 typedef struct VMOptions {
-        /* What rules match.  Explain only, and it belongs to the message; or of a VM that is adopted: what the
-         * guest is called, or "".  No option of an attach. */
+        /* What rules match.  Explain only, and it belongs to the message; or of a VM that is adopted: what
+         * the guest is called, or "".  No option of an attach. */
         const char *name;
         uint64_t bytes;     /* Explain only */
         const char *cgroup; /* Reserve only; belongs to the message */
