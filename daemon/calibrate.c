@@ -43,7 +43,7 @@ typedef struct Calibrate {
         Worker *worker;
         ProbeResult probe;
 
-        int stored; /* what came of it */
+        int stored; /* what came of it; -ECANCELED: the thread has not got to it */
         Calibration result;
 } Calibrate;
 
@@ -128,8 +128,7 @@ static void on_stored(Worker *w, int result, void *userdata) {
         char what[128];
 
         c->worker = worker_free(c->worker);
-        if (c->canceled || result < 0)
-                return fail(c, -ECANCELED, "");
+        /* What is stored counts, also if it was canceled a moment later: the next start would use it. */
         if (c->stored < 0) {
                 snprintf(what, sizeof(what), "what was measured cannot be kept in %.80s",
                          m->options.data_dir);
@@ -155,6 +154,7 @@ static void finish(Calibrate *c) {
 
         c->result.measured_at = (uint64_t) time(NULL);
         calibration_get_host(&c->result.host);
+        c->stored = -ECANCELED;
         r = run_worker(c, store_step, on_stored, NULL);
         if (r < 0)
                 fail(c, r, "no thread to keep what was measured");
@@ -317,6 +317,11 @@ int calibrate_start(Manager *m, uid_t uid, Job **ret, sd_bus_error *error) {
         r = plan(c, error);
         if (r < 0)
                 return r;
+        if (c->n_steps == 0)
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_NO_PAGES,
+                                "no memory is free to measure with: what was measured before stays; "
+                                "release a VM, or try again later");
         for (size_t i = 0; i < c->n_steps; i++)
                 total += c->steps[i].bytes;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Measuring this host, and what is kept of it. */
+#include "fake-sysfs.h"
 #include "fixture.h"
 
 #include <fcntl.h>
@@ -199,6 +200,23 @@ static void test_refusals(void **state) {
         fixture_stop(f);
 }
 
+/* Nothing to measure with on the whole host: said at once, and no job is left that has nothing to do. */
+static void test_no_memory_is_free(void **state) {
+        char arg[96];
+        Fixture *f;
+
+        put("0\n", "devices/system/node/online");
+        put_node(0, "0-3\n", "0");
+        put_pool(0, "2048", "0\n");
+        snprintf(arg, sizeof(arg), "--sysfs-root=%s", fake_sysfs_root());
+        f = fixture_start(NULL, arg);
+        for (unsigned i = 0; i < 2; i++)
+                assert_call_fails(f, ERR("NoPages"), "what was measured before stays", "Calibrate", "a{sv}",
+                                  0);
+        assert_int_equal(look(f).measured_at, 0);
+        fixture_stop(f);
+}
+
 static void test_ends_with_the_daemon(void **state) {
         Fixture *f = fixture_start(NULL, NO_DEVICE);
 
@@ -211,6 +229,8 @@ int main(void) {
                 cmocka_unit_test_teardown(test_measures_what_it_can, fixture_teardown),
                 cmocka_unit_test_teardown(test_kept_over_a_restart, fixture_teardown),
                 cmocka_unit_test_teardown(test_refusals, fixture_teardown),
+                cmocka_unit_test_setup_teardown(test_no_memory_is_free, fake_sysfs_setup,
+                                                fake_sysfs_teardown),
                 cmocka_unit_test_teardown(test_ends_with_the_daemon, fixture_teardown),
         };
 
