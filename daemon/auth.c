@@ -133,14 +133,11 @@ int auth_get_creator(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_er
 }
 
 static const char *const actions[_AUTH_ACTION_MAX] = {
-        [AUTH_RELOAD] = "org.tdpd1.reload",   [AUTH_POOLS] = "org.tdpd1.manage-pools",
-        [AUTH_VMS] = "org.tdpd1.manage-vms",  [AUTH_CALIBRATE] = "org.tdpd1.calibrate",
-        [AUTH_HANDOFF] = "org.tdpd1.handoff",
+        [AUTH_RELOAD] = "org.tdpd1.reload",
+        [AUTH_POOLS] = "org.tdpd1.manage-pools",
+        [AUTH_VMS] = "org.tdpd1.manage-vms",
+        [AUTH_CALIBRATE] = "org.tdpd1.calibrate",
 };
-
-const char *auth_action_to_string(AuthAction a) {
-        return actions[a];
-}
 
 /* "refusal" says who may: it is the rest of "user N may not do this: ...". */
 static int ask_polkit(Manager *m, sd_bus_message *message, AuthAction action, const Caller *c,

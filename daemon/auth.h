@@ -23,11 +23,8 @@ typedef enum AuthAction {
         AUTH_POOLS,     /* sizes of pools */
         AUTH_VMS,       /* other users' VMs */
         AUTH_CALIBRATE, /* measure the host */
-        AUTH_HANDOFF,   /* hand VMs to and from other hosts */
         _AUTH_ACTION_MAX,
 } AuthAction;
-
-const char *auth_action_to_string(AuthAction a);
 
 /*
  * 0: they may.  Anything else is what the method returns: a negative error, with NotPermitted in "error", or
