@@ -248,6 +248,20 @@ static void look_at_mapping(VM *vm) {
                             "VM %s: %s", vm->name, vm->policy.reasons[n].text);
 }
 
+/* By which the next daemon knows the VMM from others of its pid. */
+static int get_start_time(VM *vm, sd_bus_error *error) {
+        int r;
+
+        r = process_get_start_time(vm->pid, &vm->start_time);
+        if (r == -ESRCH)
+                return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_PROCESS, "the VM's VMM has gone");
+        if (r < 0)
+                return sd_bus_error_setf(error, TDP_ERROR_FAILED,
+                                         "/proc/%i/stat does not say when the VM's VMM was started: %s",
+                                         (int) vm->pid, strerror(-r));
+        return 0;
+}
+
 /* The job that tells of the end, with or without work to do. */
 static int start_job(VM *vm, uid_t uid, const VMOptions *o, Job **ret, sd_bus_error *error) {
         int r;
@@ -300,12 +314,13 @@ int vm_attach(Manager *m, VM *joined, uid_t uid, const char *name, int vm_fd_tak
         vm->handle = TAKE_FD(a.handle);
         vm->pidfd = TAKE_FD(pidfd);
         vm->pid = pid;
-        (void) process_get_start_time(pid, &vm->start_time);
         vm->auto_slots = a.auto_slots;
         if (joined && vm->memory && a.bytes > 0) /* before it has slots it need not have mapped it */
                 look_at_mapping(vm);
 
-        r = vm_watch(vm, a.events);
+        r = get_start_time(vm, error);
+        if (r >= 0)
+                r = vm_watch(vm, a.events);
         if (r >= 0)
                 r = start_job(vm, uid, o, &j, error);
         if (r >= 0)

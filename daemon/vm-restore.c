@@ -111,8 +111,9 @@ static int finish_release(Manager *m, const Record *r) {
         return 0;
 }
 
-/* The very process that it was, and not another one of that pid. */
-static int find_vmm(const Record *r, int *ret_pidfd) {
+/* The very process that it was, and not another one of that pid.  A record that does not say when it was
+ * started (0) is no reason to think so. */
+static int find_vmm(const Record *r, int *ret_pidfd, uint64_t *ret_start_time) {
         _cleanup_close_ int pidfd = -1;
         uint64_t start_time;
         int k;
@@ -122,9 +123,10 @@ static int find_vmm(const Record *r, int *ret_pidfd) {
                 k = process_get_start_time((pid_t) r->pid, &start_time);
         if (k < 0)
                 return k;
-        if (start_time != r->start_time || !process_is_alive(pidfd))
+        if ((r->start_time != 0 && start_time != r->start_time) || !process_is_alive(pidfd))
                 return -ESRCH;
         *ret_pidfd = TAKE_FD(pidfd);
+        *ret_start_time = start_time;
         return 0;
 }
 
@@ -192,7 +194,7 @@ static int reconnect(VM *vm, const Record *r) {
         bool events;
         int k;
 
-        k = find_vmm(r, &vm->pidfd);
+        k = find_vmm(r, &vm->pidfd, &vm->start_time);
         /* Not knowing is no reason to let go of anything. */
         if (k < 0 && k != -ESRCH)
                 return log_error_errno(k, "VM %s: it cannot be told if its VMM (pid %u) is still there",

@@ -54,6 +54,23 @@ static const Failure attach_failures[] = {
         { "notify", { ENOBUFS }, true },
 };
 
+static const char *record_path(Fixture *f, const char *file) {
+        static char path[160];
+
+        snprintf(path, sizeof(path), "%s/state/%s", f->dir, file);
+        return path;
+}
+
+static bool record_says(Fixture *f, const char *line) {
+        char text[8192] = "";
+        FILE *in = fopen(record_path(f, "db.vm"), "re");
+
+        assert_non_null(in);
+        (void) fread(text, 1, sizeof(text) - 1, in);
+        fclose(in);
+        return strstr(text, line) != NULL;
+}
+
 /* Makes the VM "db" and waits until its job has ended; false: "error" says why there is none. */
 typedef bool (*make_t)(Fixture *f, void *userdata, sd_bus_error *error);
 
@@ -79,10 +96,14 @@ static bool make_reserved(Fixture *f, void *userdata, sd_bus_error *error) {
 }
 
 static bool make_attached(Fixture *f, void *userdata, sd_bus_error *error) {
-        return job_is_done(f,
-                           manager_call(f, error, "AttachPid", "sua{sv}", "db",
-                                        (uint32_t) * (pid_t *) userdata, 1, "decision", "s", "always"),
-                           error);
+        if (!job_is_done(f,
+                         manager_call(f, error, "AttachPid", "sua{sv}", "db",
+                                      (uint32_t) * (pid_t *) userdata, 1, "decision", "s", "always"),
+                         error))
+                return false;
+        /* The next tdpd has to know its VMM. */
+        assert_false(record_says(f, "\nstart-time 0\n"));
+        return true;
 }
 
 static void assert_named(const sd_bus_error *e, const char *what) {
@@ -97,13 +118,6 @@ static void assert_gone(Fixture *f, const char *what) {
         while (count_vms(f) != 0)
                 if (now_usec() > until)
                         fail_msg("%s: the VM is still there", what);
-}
-
-static const char *record_path(Fixture *f, const char *file) {
-        static char path[160];
-
-        snprintf(path, sizeof(path), "%s/state/%s", f->dir, file);
-        return path;
 }
 
 static void assert_nothing_kept(Fixture *f, const char *what) {
@@ -230,16 +244,6 @@ static void test_record_fails_at_first(void **state) {
                 assert_pool_free(free);
         }
         fixture_stop(f);
-}
-
-static bool record_says(Fixture *f, const char *line) {
-        char text[8192] = "";
-        FILE *in = fopen(record_path(f, "db.vm"), "re");
-
-        assert_non_null(in);
-        (void) fread(text, 1, sizeof(text) - 1, in);
-        fclose(in);
-        return strstr(text, line) != NULL;
 }
 
 /* The record that is written when it has its memory fails. */

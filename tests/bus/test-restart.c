@@ -185,8 +185,13 @@ static void test_pid_comes_again(void **state) {
 
         assert_string_equal(wait_job(f, standin_attach(f, pid, "never"))->result, "done");
         fixture_kill_tdpd(f, SIGKILL);
-        /* As if the VMM had been started at another time. */
         snprintf(path, sizeof(path), "%s/state/db.vm", f->dir);
+        /* A record that does not say it tells nothing against the VMM. */
+        record_edit(path, "start-time", "0");
+        fixture_restart(f);
+        assert_state(f, "attached");
+        fixture_kill_tdpd(f, SIGKILL);
+        /* As if the VMM had been started at another time. */
         record_edit(path, "start-time", "1");
         fixture_restart(f);
         wait_no_vm(f);
