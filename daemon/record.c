@@ -161,6 +161,8 @@ int record_format(const Record *r, char **ret, size_t *ret_size) {
         FILE *f;
         int k = 0;
 
+        if (r->n_parts > RECORD_PARTS_MAX || r->built.n > RECORD_SPANS_MAX || r->let_go.n > RECORD_SPANS_MAX)
+                return -EFBIG;
         f = open_memstream(&text, &size);
         if (!f)
                 return -ENOMEM;

@@ -22,9 +22,9 @@
 #include "vm-state.h"
 
 #define RECORD_VERSION   1U
-#define RECORD_SIZE_MAX  MIB(1)
+#define RECORD_SIZE_MAX  MIB(8) /* two full lists of spans, of less than 49 bytes each, and the rest */
 #define RECORD_PARTS_MAX NODE_ID_MAX
-#define RECORD_SPANS_MAX 8192U
+#define RECORD_SPANS_MAX 65536U /* KVM has up to 32764 slots in each of two address spaces */
 #define RECORD_WORD_MAX  32U
 #define BOOT_ID_LEN      36U
 
@@ -74,6 +74,7 @@ typedef struct RecordFault {
 void record_done(Record *r);
 /* Of all that stands before "end". */
 uint64_t record_checksum(const char *text, size_t size);
+/* -EFBIG: more of something than record_parse() would take; or -ENOMEM. */
 int record_format(const Record *r, char **ret, size_t *ret_size);
 /* -EBADMSG with "fault" set, or -ENOMEM. */
 int record_parse(const char *text, size_t size, Record *ret, RecordFault *fault);

@@ -94,6 +94,48 @@ static void test_round_trip(void **state) {
         free(text);
 }
 
+/* The longest there are: with as many digits as addresses can have. */
+static SpanSet spans(size_t n) {
+        SpanSet set = { calloc(n, sizeof(Span)), n };
+
+        assert_non_null(set.spans);
+        for (size_t i = 0; i < n; i++)
+                set.spans[i] = (Span){ UINT64_MAX - (n - i) * MIB(4), MIB(1) };
+        return set;
+}
+
+/* All that is written can be read again. */
+static void test_largest(void **state) {
+        Record r = example(), back;
+        char *text = NULL;
+        RecordFault fault;
+        size_t n;
+
+        r.built = spans(RECORD_SPANS_MAX);
+        r.let_go = spans(RECORD_SPANS_MAX);
+        text = format(&r, &n);
+        assert_true(n > 2 * RECORD_SPANS_MAX * strlen("built 18446744073709551615 1048576\n"));
+        if (record_parse(text, n, &back, &fault) < 0)
+                fail_msg("%s: %s", fault.word, fault.text);
+        assert_int_equal(back.built.n, RECORD_SPANS_MAX);
+        assert_int_equal(back.let_go.n, RECORD_SPANS_MAX);
+        assert_memory_equal(back.built.spans, r.built.spans, RECORD_SPANS_MAX * sizeof(Span));
+        record_done(&back);
+        free(text);
+        spanset_done(&r.built);
+        spanset_done(&r.let_go);
+
+        for (unsigned i = 0; i < 2; i++) {
+                SpanSet *set = i == 0 ? &r.built : &r.let_go;
+
+                *set = spans(RECORD_SPANS_MAX + 1);
+                assert_int_equal(record_format(&r, &text, &n), -EFBIG);
+                spanset_done(set);
+        }
+        r.n_parts = RECORD_PARTS_MAX + 1;
+        assert_int_equal(record_format(&r, &text, &n), -EFBIG);
+}
+
 static void fails(const char *text, size_t n, const char *word) {
         RecordFault fault = {};
         Record r;
@@ -288,9 +330,13 @@ static void test_fd_names(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_round_trip),        cmocka_unit_test(test_truncated_at_each_byte),
-                cmocka_unit_test(test_each_byte_changed), cmocka_unit_test(test_garbage),
-                cmocka_unit_test(test_wrong_lines),       cmocka_unit_test(test_fd_names),
+                cmocka_unit_test(test_round_trip),
+                cmocka_unit_test(test_largest),
+                cmocka_unit_test(test_truncated_at_each_byte),
+                cmocka_unit_test(test_each_byte_changed),
+                cmocka_unit_test(test_garbage),
+                cmocka_unit_test(test_wrong_lines),
+                cmocka_unit_test(test_fd_names),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
