@@ -109,6 +109,10 @@ int fdstore_push(FdStore *s, FdName name, int fd) {
 
         if (!s->there)
                 return 0;
+        /* It may be of the same name, and later it would take away this one too. */
+        r = fdstore_remove_late(s);
+        if (r < 0)
+                return r;
         if (fdstore_room(s) == 0)
                 return -ENOSPC;
         fdname_format(name, text);

@@ -23,10 +23,11 @@ bool fdstore_is_there(const FdStore *s);
 size_t fdstore_room(const FdStore *s);
 size_t fdstore_count(const FdStore *s);
 
+/* After what is late. */
 int fdstore_push(FdStore *s, FdName name, int fd);
 /* If the manager cannot be told, that is an error, and is kept for fdstore_remove_late(). */
 int fdstore_remove(FdStore *s, FdName name);
-/* Tells it what it could not be told before.  A barrier does so too. */
+/* Tells it what it could not be told before.  A push and a barrier do so too. */
 int fdstore_remove_late(FdStore *s);
 /* Calls back, once, when the manager has done all it was sent before, or after a few seconds.  A negative
  * errno: it will not. */
