@@ -251,12 +251,9 @@ static int make(Manager *m, Record *r, Memory **memory, int *handle) {
                 spanset_done(&vm->built);
                 spanset_done(&vm->let_go);
         }
-        if (vm->state >= VM_ATTACHED)
-                k = reconnect(vm, r);
-        else
-                k = go_on(vm, r);
         vm_keep_later(vm);
-        return k;
+        /* It may be released by that. */
+        return vm->state >= VM_ATTACHED ? reconnect(vm, r) : go_on(vm, r);
 }
 
 int vm_restore(Manager *m, Record *r) {
