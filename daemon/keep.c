@@ -154,15 +154,20 @@ static int on_retry(sd_event_source *s, uint64_t usec, void *userdata) {
         return on_flush(s, userdata);
 }
 
-static void retry_later(Manager *m) {
+void keeper_retry_later(Manager *m) {
+        int r, enabled = SD_EVENT_OFF;
         Keeper *k = &m->keeper;
-        int r;
 
+        /* Many failures at once are one. */
+        if (k->retry && sd_event_source_get_enabled(k->retry, &enabled) >= 0 && enabled != SD_EVENT_OFF)
+                return;
         k->retry_usec = k->retry_usec == 0 ? RETRY_FIRST_USEC : MIN_OF(2 * k->retry_usec, RETRY_MAX_USEC);
         k->retry = sd_event_source_disable_unref(k->retry);
         r = sd_event_add_time_relative(m->event, &k->retry, CLOCK_MONOTONIC, k->retry_usec, 0, on_retry, m);
-        if (r < 0)
+        if (r < 0) {
+                k->retry_usec = 0;
                 log_warning_errno(r, "Records will not be written before the next change");
+        }
 }
 
 static void take_back(VM *vm, bool memory, bool handle) {
@@ -178,7 +183,7 @@ static void take_back(VM *vm, bool memory, bool handle) {
                 log_warning_errno(r,
                                   "VM %s: the service manager still has its descriptors, and is told again",
                                   vm->name);
-                retry_later(vm->manager);
+                keeper_retry_later(vm->manager);
         }
         vm->kept.memory &= !memory;
         vm->kept.handle &= !handle;
@@ -199,7 +204,7 @@ static int hand_over(VM *vm, bool memory, bool handle) {
                 r = fdstore_push(store, (FdName){ FD_HANDLE, 0, lease }, vm->handle);
         while (r < 0 && pushed > 0)
                 if (fdstore_remove(store, (FdName){ FD_MEMORY, --pushed, lease }) < 0)
-                        retry_later(vm->manager);
+                        keeper_retry_later(vm->manager);
         return r;
 }
 
@@ -278,7 +283,7 @@ static void try_again(Manager *m, const VM *vm, int error) {
                                 "The record of VM %s in %s cannot be brought up to date; all stays as "
                                 "it is, and this is tried again",
                                 vm->name, state_path(k->state));
-        retry_later(m);
+        keeper_retry_later(m);
 }
 
 static int on_flush(sd_event_source *s, void *userdata) {
@@ -300,7 +305,7 @@ static int on_flush(sd_event_source *s, void *userdata) {
         if (bad)
                 try_again(m, bad, error);
         else if (late < 0)
-                retry_later(m);
+                keeper_retry_later(m);
         else {
                 if (m->keeper.retry_usec > 0)
                         log_info("Records in %s are up to date again", state_path(m->keeper.state));

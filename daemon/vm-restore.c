@@ -14,13 +14,19 @@
 void vm_restore_undo(Manager *m, uint64_t lease) {
         StoredFd *fds;
         size_t n;
+        int r = 0;
 
         fds = fdstore_received(m->keeper.store, &n);
         for (size_t i = 0; i < n; i++)
                 if (fds[i].fd >= 0 && fds[i].known && fds[i].name.lease == lease) {
-                        (void) fdstore_remove(m->keeper.store, fds[i].name);
+                        r = MIN_OF(r, fdstore_remove(m->keeper.store, fds[i].name));
                         fds[i].fd = safe_close(fds[i].fd);
                 }
+        if (r < 0) {
+                log_warning_errno(r,
+                                  "The service manager still has descriptors of no use, and is told again");
+                keeper_retry_later(m);
+        }
 }
 
 void vm_restore_undo_extra(Manager *m) {

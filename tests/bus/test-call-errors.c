@@ -328,6 +328,28 @@ static void test_taking_back_fails(void **state) {
         fixture_stop(f);
 }
 
+/* Nor is it forgotten if the next tdpd cannot say it either. */
+static void test_undoing_fails(void **state) {
+        Reservation r;
+        Fixture *f;
+        int status;
+
+        store_begin();
+        f = failing_start(NULL, NULL);
+        r = reserve(f, "db", 4 * MIB, 4096);
+        assert_string_equal(wait_job(f, r.job)->result, "done");
+        assert_int_equal(store_count(), 1);
+        fixture_kill_tdpd(f, SIGKILL);
+        /* As if it had been killed while it released the VM. */
+        record_edit(record_path(f, "db.vm"), "state", "released");
+        failing_arm("notify", ENOBUFS, 1, true);
+        assert_true(failing_restart(f, &status));
+        assert_true(failing_disarm());
+        assert_int_equal(count_vms(f), 0);
+        assert_nothing_kept(f, "at the takeover");
+        fixture_stop(f);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(test_reserve, fixture_teardown),
@@ -335,6 +357,7 @@ int main(void) {
                 cmocka_unit_test_teardown(test_record_fails_at_first, fixture_teardown),
                 cmocka_unit_test_teardown(test_record_fails_later, fixture_teardown),
                 cmocka_unit_test_teardown(test_taking_back_fails, fixture_teardown),
+                cmocka_unit_test_teardown(test_undoing_fails, fixture_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
