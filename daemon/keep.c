@@ -286,22 +286,31 @@ static void try_again(Manager *m, const VM *vm, int error) {
         keeper_retry_later(m);
 }
 
-static int on_flush(sd_event_source *s, void *userdata) {
-        Manager *m = userdata;
+/* All that is not up to date; the last one that cannot be written. */
+static VM *write_records(Manager *m, int *ret_error) {
         VM *vm, *tmp, *bad = NULL;
-        int r, error = 0, late;
+        int r;
 
-        m->keeper.flush = sd_event_source_disable_unref(m->keeper.flush);
-        late = fdstore_remove_late(m->keeper.store);
         HASH_ITER (hh, m->vms, vm, tmp) {
                 if (!vm->kept.dirty || vm->kept.lease == 0)
                         continue;
                 r = write_record(vm);
                 if (r < 0) {
                         bad = vm;
-                        error = r;
+                        *ret_error = r;
                 }
         }
+        return bad;
+}
+
+static int on_flush(sd_event_source *s, void *userdata) {
+        Manager *m = userdata;
+        int error = 0, late;
+        VM *bad;
+
+        m->keeper.flush = sd_event_source_disable_unref(m->keeper.flush);
+        late = fdstore_remove_late(m->keeper.store);
+        bad = write_records(m, &error);
         if (bad)
                 try_again(m, bad, error);
         else if (late < 0)
@@ -312,6 +321,19 @@ static int on_flush(sd_event_source *s, void *userdata) {
                 m->keeper.retry_usec = 0;
         }
         return 0;
+}
+
+void keeper_flush(Manager *m) {
+        int error = 0;
+        VM *bad;
+
+        (void) fdstore_remove_late(m->keeper.store);
+        bad = m->keeper.state ? write_records(m, &error) : NULL;
+        if (bad)
+                (void) log_message_errno(MESSAGE_RECORD_NOT_WRITTEN, error, FIELDS(FIELD_VM(bad)),
+                                         "The record of VM %s in %s cannot be brought up to date; the next "
+                                         "tdpd finds the one before",
+                                         bad->name, state_path(m->keeper.state));
 }
 
 void vm_keep_later(VM *vm) {

@@ -41,6 +41,8 @@ int keeper_init(Manager *m, const char *state_dir);
 void keeper_done(Manager *m);
 /* Writes records and tells the service manager what could not be, a little later. */
 void keeper_retry_later(Manager *m);
+/* The same, for the last time: the daemon ends. */
+void keeper_flush(Manager *m);
 /* To be logged when the daemon ends: it cannot know if it is stopped or started again. */
 void keeper_say_what_stays(Manager *m);
 

@@ -158,6 +158,7 @@ int manager_run(Manager *m) {
                     "tdpd %s serves " BUS_NAME, TDPD_VERSION);
         (void) sd_notify(false, "READY=1\nSTATUS=Serving " BUS_NAME ".");
         r = sd_event_loop(m->event);
+        keeper_flush(m);
         log_message(MESSAGE_DAEMON_STOPPING, FIELDS(FIELD_NUMBER("TDP_VMS", HASH_COUNT(m->vms))),
                     "Stopping with %u VMs", HASH_COUNT(m->vms));
         (void) sd_notify(false, "STOPPING=1\nSTATUS=Ending.");

@@ -301,6 +301,23 @@ static void test_record_fails_later(void **state) {
         fixture_stop(f);
 }
 
+/* A clean end does not leave it to the next attempt, which would come too late. */
+static void test_record_at_the_end(void **state) {
+        Fixture *f;
+
+        store_begin();
+        f = failing_start(NULL, NULL);
+        reserve_with_old_record(f, "write", ENOSPC);
+        assert_true(record_says(f, "\nstate reserved\n"));
+        fixture_kill_tdpd(f, SIGTERM);
+        assert_true(record_says(f, "\nstate populated\n"));
+        fixture_restart(f);
+        assert_state(f, "populated");
+        assert_int_equal(store_count(), 1);
+        release(f, VM_PATH);
+        fixture_stop(f);
+}
+
 /* Pages that the service manager keeps would be nobody's. */
 static void test_taking_back_fails(void **state) {
         uint64_t free = pool_grow(8);
@@ -356,6 +373,7 @@ int main(void) {
                 cmocka_unit_test_teardown(test_attach, fixture_teardown),
                 cmocka_unit_test_teardown(test_record_fails_at_first, fixture_teardown),
                 cmocka_unit_test_teardown(test_record_fails_later, fixture_teardown),
+                cmocka_unit_test_teardown(test_record_at_the_end, fixture_teardown),
                 cmocka_unit_test_teardown(test_taking_back_fails, fixture_teardown),
                 cmocka_unit_test_teardown(test_undoing_fails, fixture_teardown),
         };
