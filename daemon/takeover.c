@@ -138,6 +138,8 @@ int takeover(Manager *m) {
                 /* They were granted, whatever the limits are now. */
                 memset(&m->accounts.limits, 0xff, sizeof(m->accounts.limits));
                 r = take_entries(m, entries, n);
+                if (r >= 0)
+                        vm_restore_catch_up(m, &limits);
                 m->accounts.limits = limits;
                 m->last_job_id = MAX_OF(m->last_job_id, m->keeper.last_job);
                 state_entries_free(entries, n);

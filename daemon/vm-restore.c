@@ -215,12 +215,28 @@ static int reconnect(VM *vm, const Record *r) {
         if (k < 0 || vm->handle < 0)
                 return k;
         (void) go_on(vm, r);
-        vm_slots_update(vm, NULL);
-        /* What the daemon before us has read and not yet healed. */
-        if (vm->healer && vm->built.n > 0)
-                healer_everything(vm->healer);
-        (void) vm_stats(vm);
         return 0;
+}
+
+void vm_restore_catch_up(Manager *m, const AccountLimits *limits) {
+        const AccountLimits lifted = m->accounts.limits;
+        VM *vm, *tmp;
+
+        HASH_ITER (hh, m->vms, vm, tmp) {
+                if (vm->handle < 0 || vm->releasing)
+                        continue;
+                m->accounts.limits = *limits;
+                /* What cannot be read now cannot be read by the loop either, which says so. */
+                if (vm->healer)
+                        (void) vm_events_read(vm);
+                m->accounts.limits = lifted;
+                /* What no event has told of is pinned all the same, and counts. */
+                vm_slots_update(vm, NULL);
+                /* What the daemon before us has read and not yet healed. */
+                if (vm->healer && vm->built.n > 0)
+                        healer_everything(vm->healer);
+                (void) vm_stats(vm);
+        }
 }
 
 static int make(Manager *m, Record *r, Memory **memory, int *handle) {

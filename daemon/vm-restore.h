@@ -12,3 +12,5 @@ int vm_restore(Manager *m, Record *r);
 void vm_restore_undo(Manager *m, uint64_t lease);
 /* The same for all VMs. */
 void vm_restore_undo_extra(Manager *m);
+/* Once all are charged for what they had: what has happened to them meanwhile, held to "limits". */
+void vm_restore_catch_up(Manager *m, const AccountLimits *limits);

@@ -199,6 +199,63 @@ static void test_pid_comes_again(void **state) {
         fixture_stop(f);
 }
 
+static bool may_reserve(Fixture *f, uint64_t bytes) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus_message *m;
+
+        m = manager_call(f, &error, "Reserve", "sta{sv}", "other", bytes, 1, "page-size", "t",
+                         UINT64_C(4096));
+        if (!m) {
+                assert_error_is(&error, ERR("LimitExceeded"), "MaxBytes");
+                return false;
+        }
+        sd_bus_message_unref(m);
+        release(f, "/org/tdpd1/vm/other");
+        return true;
+}
+
+/* A slot that came while there was no tdpd is held to the limits, as it would have been. */
+static void test_memory_is_added_meanwhile(void **state) {
+        static const struct kvm_gtdp_event event = { .type = KVM_GTDP_EVENT_SLOT_ADDED,
+                                                     .gpa = 8192 * MIB,
+                                                     .size = 128 * MIB };
+        static const char *const configs[] = { "[Limits]\nMaxBytes=800M\n", "[Limits]\nMaxBytes=900M\n" };
+
+        for (unsigned i = 0; i < 2; i++) {
+                Fixture *f = standin_start_kept(configs[i]);
+                const char *calls = "";
+                char path[160];
+                int fd;
+
+                assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "always"))->result,
+                                    "done");
+                snprintf(path, sizeof(path), "%s/handle-%i-0", standin_dir(), (int) f->tdpd_pid);
+                fixture_kill_tdpd(f, SIGKILL);
+                (void) standin_calls();
+                /* Open for as long as the VM is there: its end would be the VM's. */
+                fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+                assert_true(fd >= 0);
+                assert_int_equal(write(fd, &event, sizeof(event)), sizeof(event));
+                standin_set("more", true);
+                fixture_restart(f);
+                assert_property(f, "Bytes", SLOTS_BYTES + 128 * MIB);
+                /* Too much is let go, and not charged; else it is. */
+                for (uint64_t until = now_usec() + 10000000; i == 0 && !*calls; calls = standin_calls()) {
+                        assert_true(now_usec() < until);
+                        usleep(10000);
+                }
+                if (i == 0 && !strstr(calls, "release 0x200000000+0x8000000 0\n"))
+                        fail_msg("%s", calls);
+                assert_true(may_reserve(f, i == 0 ? 16 * MIB : 2 * MIB));
+                assert_false(may_reserve(f, i == 0 ? 64 * MIB : 16 * MIB));
+                release(f, VM_PATH);
+                close(fd);
+                fixture_stop(f);
+                store_end();
+                remove_dir(standin_dir());
+        }
+}
+
 /* A release that was under way is finished, whatever the daemon had done of it. */
 static void test_releasing(void **state) {
         Fixture *f = start(NULL);
@@ -376,6 +433,7 @@ int main(void) {
                 cmocka_unit_test_teardown(test_joined, standin_teardown),
                 cmocka_unit_test_teardown(test_vmm_dies_meanwhile, standin_teardown),
                 cmocka_unit_test_teardown(test_pid_comes_again, standin_teardown),
+                cmocka_unit_test_teardown(test_memory_is_added_meanwhile, standin_teardown),
                 cmocka_unit_test_teardown(test_releasing, standin_teardown),
                 cmocka_unit_test_teardown(case_34_another_process_holds_it, standin_teardown),
                 cmocka_unit_test_teardown(case_34_another_process_has_it_open, standin_teardown),
