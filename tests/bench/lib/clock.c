@@ -29,7 +29,8 @@ uint64_t start_ticks(void) {
 static uint64_t spin_ticks(uint64_t rounds) {
         uint64_t best = UINT64_MAX;
 
-        /* The shortest of many is the one that no interrupt came into: it has to fit well between two of them. */
+        /* The shortest of many is the one that no interrupt came into: it has to fit well between two of
+         * them. */
         for (unsigned i = 0; i < 16; i++) {
                 uint64_t t = start_ticks();
 
