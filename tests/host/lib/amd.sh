@@ -62,6 +62,8 @@ amd_start() {
         # ext4, NVMe and virtio's ports are built into the kernel: no initramfs is needed.
         CMDLINE+=(root=/dev/nvme0n1 rootfstype=ext4 rw rootwait systemd.show_status=false)
         CMDLINE+=(sysrq_always_enabled) # for amd_tell
+        (( ! NO_TDPD )) || CMDLINE+=(systemd.mask=tdpd.service)
+        link_start
 
         # thread=multi with more than one CPU crashes QEMU 7.2 in the kernel's code patching.
         args=(-nodefaults -no-user-config -display none -vga none -no-reboot
@@ -80,6 +82,7 @@ amd_start() {
         done
         (( ! SELFTESTS )) || args+=(-drive "if=none,id=selftests,file=$SELFTESTS_DISK,format=raw,readonly=on"
                                     -device "virtio-blk-pci,serial=selftests,drive=selftests")
+        args+=("${LINK_ARGS[@]}")
         (( ! ICOUNT )) || args+=(-icount "shift=1,sleep=off")
 
         # The machine dies with this script, whatever kills it. The throw-away layer goes where there is room.

@@ -59,6 +59,7 @@ distribution_kernel_prepare() {
                 # Built into the later kernel.
                 HOST_MODULES+=(virtio_pci virtio_console)
         fi
+        name+=$LINK_FLAVOUR
         package=linux-image-$KVER-unsigned
         version=$(candidates "$package")
         [[ $version && $version != *'(none)' ]] || die_host "apt does not have $package: run 'apt-get update', then scripts/install-deps for the headers of a newer one"

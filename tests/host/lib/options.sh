@@ -23,6 +23,9 @@ Boots an emulated host, runs COMMAND on it as root in /root, and exits with its 
   --copy FILE             file or directory that is put into /root of the host; may be repeated
   --out DIR               afterwards, what COMMAND left in /root/out is put into DIR, and the kernel's log
                           as DIR/kernel.log
+  --no-tdpd               tdpd is installed and does not run (amd only)
+  --link DIR/NAME         a host of a pair, see tests/host/pair (amd only)
+  --until FILE            the run ends well when FILE appears, whatever COMMAND does
   --selftests             KVM selftests in /opt/kvm-selftests of the host
   --prepare               only make what is missing (image, modules, packages); takes no COMMAND
   --verbose               kernel log and progress on stderr
@@ -90,7 +93,7 @@ parse_options() {
 
         parse_kernel 6.12
         ARCH=amd GTDP=allow BARE=0 NODES=1 HUGE_2M=0 HUGE_1G=0 ICOUNT=0 TIMEOUT=900
-        SELFTESTS=0 PREPARE=0 OUT='' CPU='' COPY=() COMMAND=()
+        SELFTESTS=0 PREPARE=0 OUT='' CPU='' COPY=() COMMAND=() NO_TDPD=0 LINK='' UNTIL=''
 
         while (( $# )); do
                 option=$1
@@ -100,6 +103,7 @@ parse_options() {
                 -h|--help)      usage; exit 0;;
                 --bare)         BARE=1; continue;;
                 --icount)       ICOUNT=1; continue;;
+                --no-tdpd)      NO_TDPD=1; continue;;
                 --selftests)    SELFTESTS=1; continue;;
                 --prepare)      PREPARE=1; continue;;
                 -v|--verbose)   VERBOSE=1; continue;;
@@ -122,6 +126,10 @@ parse_options() {
                                 CPU=$value;;
                 --out)          [[ $value ]] || die_usage "--out: a directory is needed"
                                 OUT=$value;;
+                --link)         [[ -d $value ]] || die_usage "--link '$value': no such directory"
+                                LINK=$value;;
+                --until)        [[ $value ]] || die_usage "--until: a file is needed"
+                                UNTIL=$value;;
                 --copy)         [[ -e $value ]] || die_usage "--copy '$value': no such file"
                                 base=$(basename -- "$value")
                                 [[ ! ${seen[$base]-} ]] || die_usage "--copy '$value': /root/$base is taken already"
@@ -143,6 +151,8 @@ parse_options() {
                 (( CPUS == 1 )) || die_usage "--cpus $CPUS: the intel host has one CPU"
                 (( MEMORY_MB <= 4096 )) || die_usage "--memory ${MEMORY_MB}M: the intel host has 4G at most"
                 (( NODES == 1 )) || die_usage "--nodes $NODES: the intel host has one node; use --arch amd"
+                (( ! NO_TDPD )) || die_usage "--no-tdpd: only for --arch amd; the intel host has none"
+                [[ ! $LINK ]] || die_usage "--link: only for --arch amd"
                 (( ! ICOUNT )) || die_usage "--icount: only for --arch amd; time on the intel host is deterministic anyway"
         else
                 : "${CPU:=EPYC,+svm,+npt,+pdpe1gb}"

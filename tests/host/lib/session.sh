@@ -48,6 +48,7 @@ session_pack_input() {
         chmod 755 "$in/command"
         [[ ! $OUT ]] || touch "$in/want-out"
         (( ! SELFTESTS )) || touch "$in/want-selftests"
+        [[ ! $LINK ]] || cp -aH -- "$LINK" "$in/link"
         tar -cf "$RUN/input.tar" -C "$in" --owner=0 --group=0 .
 }
 
@@ -94,6 +95,7 @@ session_wait() {
                         continue
                 fi
                 partial+=$line
+                [[ ! $UNTIL || ! -e $UNTIL ]] || { STATUS=0; break; }
 
                 if ! kill -0 "$MACHINE" 2>/dev/null; then
                         # Its last words may still be in the pipe.

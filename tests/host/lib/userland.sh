@@ -41,7 +41,7 @@ base_prepare() {
         local key packages
         mapfile -t packages < <(printf '%s\n' "${USERLAND_PACKAGES[@]}" "$(product_depends)" | grep . | sort -u)
         key=$( { candidates "${packages[@]}"; debian_sources; declare -f base_build; } | hash_stdin)
-        cached base.tar "$key" base_build "${packages[@]}"
+        cached "base$LINK_FLAVOUR.tar" "$key" base_build "${packages[@]}"
         cache_touch
         BASE_TAR=$CACHED BASE_KEY=$key
 }
@@ -90,6 +90,8 @@ image_build() {
         echo tdp-host | as_root tee "$tree/etc/hostname" >/dev/null
         echo 0123456789abcdef0123456789abcdef | as_root tee "$tree/etc/machine-id" >/dev/null
 
+        [[ ! $LINK_FLAVOUR ]] || link_image "$tree"
+
         # Runs write to a throw-away layer, so a journal would only cost time.
         as_root mke2fs -q -F -t ext4 -O ^has_journal,^resize_inode -E lazy_itable_init=1,root_owner=0:0 \
                 -d "$tree" "$target" 4G
@@ -105,10 +107,11 @@ image_prepare() {
         product_prepare
         base_prepare
         (( ! BARE )) || flavour+=-bare
+        flavour+=$LINK_FLAVOUR
         modules_are_packaged || modules_prepare
 
         key=$( { echo "$BASE_KEY $KERNEL_KEY $flavour"
-                 declare -f image_build image_install_product
+                 declare -f image_build image_install_product link_image
                  ( cd "$HERE/guest/rootfs" && find . -type f -exec sha256sum {} + | sort -k2 )
                  (( ! ${#DEBS[@]} )) || sha256sum "${DEBS[@]}" | sed "s|$RUN||"
                  [[ ! $MODULES_DIR ]] || sha256sum "$MODULES_DIR"/kvm*.ko | sed "s|$RUN||"
