@@ -136,7 +136,7 @@ int bus_method_explain(sd_bus_message *message, void *userdata, sd_bus_error *er
         if (r < 0)
                 return r;
 
-        r = manager_place(m, o.bytes, &o, &nodes, &placement, &no_pages);
+        r = manager_place(m, NULL, o.bytes, &o, &nodes, &placement, &no_pages);
         if (r < 0) {
                 /* Too few pages is an answer, all else is a question that makes no sense. */
                 if (!sd_bus_error_has_name(&no_pages, TDP_ERROR_NO_PAGES))

@@ -22,7 +22,7 @@ static int method_get_memory(sd_bus_message *message, void *userdata, sd_bus_err
         r = auth_get_changer(vm, message, &caller, error);
         if (r != 0)
                 return r;
-        if (!vm->memory)
+        if (!vm->memory && vm->state != VM_RESERVED && !vm->releasing)
                 return sd_bus_error_setf(
                                 error, TDP_ERROR_UNSUPPORTED,
                                 "VM \"%s\" brought its own memory: only reserved VMs have some of ours",
@@ -294,7 +294,7 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("Uid", "u", NULL, offsetof(VM, uid), CONST),
         SD_BUS_PROPERTY("Bytes", "t", get_size, 0, STALE),
         SD_BUS_PROPERTY("PageSize", "t", get_size, 0, 0),
-        SD_BUS_PROPERTY("Nodes", "s", get_nodes, 0, CONST),
+        SD_BUS_PROPERTY("Nodes", "s", get_nodes, 0, CHANGES),
         SD_BUS_PROPERTY("Decision", "s", get_decision, 0, 0),
         SD_BUS_PROPERTY("Reasons", "a(ss)", get_reasons, 0, 0),
         SD_BUS_PROPERTY("Rule", "s", get_rule, 0, 0),

@@ -61,6 +61,9 @@ const ConfigItem config_items[] = {
         { "Limits", "MaxCalls", &config_type_number, ITEM(limits.calls), "256", 1, 65536, "calls",
           "D-Bus calls of one user that wait for an answer at the same time: for their turn, for polkit, or for "
           "the end of what they have asked for." },
+        { "Limits", "MaxWaiting", &config_type_number, ITEM(max_waiting), "64", 0, 4096, "requests",
+          "Reservations of all users that wait for pages at the same time, if they ask for that; one user may "
+          "have half of them. 0: nobody waits." },
 
         { "Workers", "Threads", &config_type_number, ITEM(threads), "16", 1, 1024, "threads",
           "Threads of a job on each node, never more than the node has CPUs." },

@@ -24,7 +24,8 @@ typedef struct Config {
         uint64_t pin_usec_per_gib;
         RuleSet rules;
         AccountLimits limits;
-        uint64_t threads; /* for each job and node */
+        uint64_t max_waiting; /* for pages, of all users */
+        uint64_t threads;     /* for each job and node */
         HealLimits heal;
         WarmSpecs warm;
         uint64_t warm_max_pressure; /* percent */

@@ -9,6 +9,7 @@
 #include "drain-scan.h"
 #include "format.h"
 #include "log.h"
+#include "queue.h"
 #include "vm.h"
 
 /* Who has it is looked for when something begins to drain, and when somebody asks and knows too old news. */
@@ -48,6 +49,7 @@ static void on_over(Drain *drain, void *userdata) {
         log_info("VM %s: the rest of its memory is free", d->name);
         draining_free(d);
         bus_manager_changed(m, "Draining");
+        queue_kick(m);
 }
 
 static void on_scanned(DrainScan *scan, void *userdata) {

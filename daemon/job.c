@@ -28,10 +28,10 @@ static const struct {
 };
 
 static const char *const phase_table[_JOB_PHASE_MAX] = {
-        [JOB_PHASE_POPULATE] = "populate",   [JOB_PHASE_BUILD] = "build",
-        [JOB_PHASE_HEAL] = "heal",           [JOB_PHASE_SPLIT] = "split",
-        [JOB_PHASE_COLLAPSE] = "collapse",   [JOB_PHASE_RESIZE] = "resize",
-        [JOB_PHASE_CALIBRATE] = "calibrate",
+        [JOB_PHASE_WAIT] = "wait",     [JOB_PHASE_POPULATE] = "populate",
+        [JOB_PHASE_BUILD] = "build",   [JOB_PHASE_HEAL] = "heal",
+        [JOB_PHASE_SPLIT] = "split",   [JOB_PHASE_COLLAPSE] = "collapse",
+        [JOB_PHASE_RESIZE] = "resize", [JOB_PHASE_CALIBRATE] = "calibrate",
 };
 
 const char *job_type_to_string(JobType t) {

@@ -20,6 +20,7 @@ typedef enum JobType {
 } JobType;
 
 typedef enum JobPhase {
+        JOB_PHASE_WAIT,
         JOB_PHASE_POPULATE,
         JOB_PHASE_BUILD,
         JOB_PHASE_HEAL,

@@ -22,6 +22,7 @@
         X(WARM_GIVEN_UP, LOG_INFO, "750b6c3407ce4aabb382123819bcb4dc")                                      \
         X(REQUEST_REFUSED, LOG_NOTICE, "ca4c723352b84fceb0e30bd965c1c03b")                                  \
         X(VM_RESERVED, LOG_INFO, "b603f553912648b7bf1182919fa59971")                                        \
+        X(VM_WAITS, LOG_NOTICE, "b324c58eea2d43c2a1350a41659bdb8b")                                         \
         X(VM_POPULATED, LOG_INFO, "adbf8a4a592a462f9aad1ac6420c6fe5")                                       \
         X(VM_ATTACHED, LOG_INFO, "28ad3e4e130f457c87ab7b513e577cfe")                                        \
         X(VM_BUILT, LOG_INFO, "ad346debaffd4ec7910023cc72b9eab6")                                           \

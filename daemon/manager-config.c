@@ -10,6 +10,7 @@
 #include "log-message.h"
 #include "log.h"
 #include "manager.h"
+#include "queue.h"
 #include "turns.h"
 #include "vm-heal.h"
 #include "vm.h"
@@ -67,8 +68,10 @@ static void apply_warm(Manager *m, const Config *old) {
 }
 
 static void apply_pools(Manager *m, const Config *old) {
-        if (old)
+        if (old) {
                 pools_reconfigure(m);
+                queue_kick(m);
+        }
 }
 
 static void apply_costs(Manager *m, const Config *old) {

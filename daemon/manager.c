@@ -20,6 +20,7 @@
 #include "polkit.h"
 #include "process.h"
 #include "quarantine.h"
+#include "queue.h"
 #include "self-test.h"
 #include "takeover.h"
 #include "turns.h"
@@ -38,6 +39,7 @@ Manager *manager_free(Manager *m) {
                 vm_free(vm);
         while (m->jobs)
                 job_free(m->jobs);
+        queue_free(m->queue);
         warm_free(m->warm);
         polkit_done(m);
         draining_done(m);
@@ -140,6 +142,9 @@ int manager_startup(Manager *m) {
         r = warm_new(m, &m->warm);
         if (r < 0)
                 return log_error_errno(r, "Warm slabs cannot be kept");
+        r = queue_new(m, &m->queue);
+        if (r < 0)
+                return log_error_errno(r, "Requests cannot wait for pages");
         self_test_memlock(m->options.sysfs_root);
         r = manager_watch_reload(m);
         if (r < 0)
@@ -235,8 +240,8 @@ PlacementRequest manager_placement_request(uint64_t bytes, const VMOptions *o) {
         return request;
 }
 
-int manager_place(Manager *m, uint64_t bytes, const VMOptions *o, NodeTable **ret_nodes, Placement *ret,
-                  sd_bus_error *error) {
+int manager_place(Manager *m, const VM *waiting, uint64_t bytes, const VMOptions *o, NodeTable **ret_nodes,
+                  Placement *ret, sd_bus_error *error) {
         _cleanup_(node_table_freep) NodeTable *nodes = NULL;
         _cleanup_free_ Claim *claims = NULL;
         PlacementRequest request = manager_placement_request(bytes, o);
@@ -246,6 +251,7 @@ int manager_place(Manager *m, uint64_t bytes, const VMOptions *o, NodeTable **re
         r = manager_load_nodes(m, &nodes, error);
         if (r < 0)
                 return r;
+        queue_mark(m, waiting, nodes);
         r = manager_claims(m, &claims, &n_claims);
         if (r < 0)
                 return r;

@@ -54,7 +54,8 @@ struct Manager {
         VM *vms;                   /* by name */
         Job *jobs;                 /* by id */
         uint32_t last_job_id;
-        Warm *warm; /* slabs that are no VM's yet */
+        Warm *warm;          /* slabs that are no VM's yet */
+        struct Queue *queue; /* of those that wait for pages */
 
         Keeper keeper;
         struct Draining *draining;
@@ -81,9 +82,10 @@ DEFINE_CLEANUP(Manager, manager_free);
 int manager_claims(Manager *m, Claim **ret, size_t *ret_n);
 PlacementRequest manager_placement_request(uint64_t bytes, const VMOptions *o);
 int manager_load_nodes(Manager *m, NodeTable **ret, sd_bus_error *error);
-/* Where memory of that size and with those options would go now.  Nothing is claimed by that. */
-int manager_place(Manager *m, uint64_t bytes, const VMOptions *o, NodeTable **ret_nodes, Placement *ret,
-                  sd_bus_error *error);
+/* Where memory of that size and with those options would go now.  Nothing is claimed by that.  "waiting" is
+ * the VM that it is for if that waits already, or NULL: then all that wait go first. */
+int manager_place(Manager *m, const VM *waiting, uint64_t bytes, const VMOptions *o, NodeTable **ret_nodes,
+                  Placement *ret, sd_bus_error *error);
 /* Reads what was measured, and makes the model of it. */
 void manager_load_calibration(Manager *m);
 /* The facts of this host that a decision depends on. */

@@ -15,6 +15,7 @@ typedef struct Node {
         uint64_t mem_total; /* bytes; 0 for a node without memory */
         uint64_t mem_free;
         uint64_t mem_cache; /* file pages that the kernel can drop */
+        bool waited_for;    /* as in Pool, for pages of the base size */
         Pool *pools;
         size_t n_pools;
 } Node;

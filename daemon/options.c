@@ -8,6 +8,7 @@
 #include "bus-error.h"
 #include "cgroup.h"
 #include "memstream.h"
+#include "queue.h"
 
 typedef union Value {
         const char *s;
@@ -112,6 +113,16 @@ static int set_warm(VMOptions *o, Value v, sd_bus_error *error) {
         return 0;
 }
 
+static int set_wait(VMOptions *o, Value v, sd_bus_error *error) {
+        if (v.t > QUEUE_WAIT_USEC_MAX)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "wait-usec %" PRIu64 " is too long: it is at most %" PRIu64
+                                         " microseconds, a day",
+                                         v.t, QUEUE_WAIT_USEC_MAX);
+        o->wait_usec = v.t;
+        return 0;
+}
+
 static int set_max_level(VMOptions *o, Value v, sd_bus_error *error) {
         if (v.u > 3)
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID,
@@ -168,6 +179,7 @@ static const struct {
         { "max-level", 'u', OPTION_ATTACH | OPTION_BUILD | OPTION_EXPLAIN | OPTION_SPLIT, set_max_level },
         { "auto-slots", 'b', OPTION_ATTACH | OPTION_EXPLAIN, set_auto_slots },
         { "warm", 'b', OPTION_RESERVE | OPTION_EXPLAIN, set_warm },
+        { "wait-usec", 't', OPTION_RESERVE, set_wait },
         { "gpa", 't', OPTION_HEAL | OPTION_SPLIT, set_gpa },
         { "size", 't', OPTION_HEAL | OPTION_SPLIT, set_size },
         { "cgroup", 's', OPTION_RESERVE, set_cgroup },

@@ -40,7 +40,8 @@ typedef struct VMOptions {
         bool has_warm;
         uint32_t max_level;
         bool auto_slots;
-        bool warm; /* memory that is zeroed already will do */
+        bool warm;          /* memory that is zeroed already will do */
+        uint64_t wait_usec; /* for pages, if there are too few */
         bool has_gpa, has_size;
         uint64_t gpa, size;
 } VMOptions;

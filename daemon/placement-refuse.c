@@ -65,8 +65,11 @@ static size_t describe_nodes(FILE *f, const NodeTable *t, const Claim *claims, s
                         all = p->free;
                 else if (page_size == base_page_size())
                         all = (node->mem_free + node->mem_cache) / page_size;
-                fprintf(f, "%s%" PRIu64 " free, %" PRIu64 " reserved on node %u", n++ > 0 ? "; " : "", all,
-                        all - MIN_OF(all, available), node->id);
+                fprintf(f, "%s%" PRIu64 " free, %" PRIu64 " reserved on node %u%s", n++ > 0 ? "; " : "", all,
+                        all - MIN_OF(all, available), node->id,
+                        (p ? p->waited_for : page_size == base_page_size() && node->waited_for)
+                                        ? " for requests that wait"
+                                        : "");
         }
         return n;
 }

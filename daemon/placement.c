@@ -67,13 +67,15 @@ uint64_t placement_available(const Node *n, const Claim *claims, size_t n_claims
                 }
 
         if (page_size == base_page_size()) {
+                if (n->waited_for)
+                        return 0;
                 have = n->mem_free + n->mem_cache;
                 taken = ours_here + base_pages_margin(n);
                 return have > taken ? (have - taken) / page_size * page_size : 0;
         }
 
         p = node_find_pool(n, page_size);
-        if (!p)
+        if (!p || p->waited_for)
                 return 0;
 
         /* The kernel counts reserved pages for the whole system only.  Of ours we know the node; all others

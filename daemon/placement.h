@@ -84,3 +84,11 @@ int placement_refuse(const NodeTable *t, const Claim *claims, size_t n_claims, c
 uint64_t placement_available(const Node *n, const Claim *claims, size_t n_claims, uint64_t page_size);
 /* Pages of a pool that the configuration keeps for other programs, and that they have not taken yet. */
 uint64_t placement_set_aside(const Node *n, const Pool *p, const Claim *claims, size_t n_claims);
+
+/* placement-wait.c: for requests that wait for room.  None of the pools that such a request may use has
+ * anything for those behind it. */
+void placement_wait_for(NodeTable *t, const PlacementRequest *req);
+/* There is a pool that the request may use, and that nobody before it waits for. */
+bool placement_has_turn(const NodeTable *t, const PlacementRequest *req);
+/* It would find room if all that these pools have were free, but for what is kept for other programs. */
+bool placement_is_possible(const NodeTable *t, const PlacementRequest *req);

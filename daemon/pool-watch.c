@@ -8,6 +8,7 @@
 #include "manager.h"
 #include "pool-job.h"
 #include "pools.h"
+#include "queue.h"
 
 #define SOON_USEC UINT64_C(100000)
 
@@ -142,8 +143,10 @@ void pools_look(Manager *m) {
 
                 for (size_t p = 0; p < n->n_pools; p++, k++)
                         changed = compare_pool(m, n, &n->pools[p], now.available[k], &now.low[k]) || changed;
-                if (changed && m->pools.seen)
+                if (changed && m->pools.seen) {
                         bus_pools_changed(m, n->id);
+                        queue_kick(m);
+                }
         }
         pools_tell_state(m);
 

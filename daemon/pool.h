@@ -12,6 +12,7 @@ typedef struct Pool {
         uint64_t reserved; /* system-wide: the kernel does not count it by node */
         uint64_t surplus;
         uint64_t for_others; /* of the total, by our configuration, whether they have taken them or not */
+        bool waited_for;     /* what comes free is for requests that came before */
 } Pool;
 
 /* What a written number is about: the kernel counts pages without surplus ones there. */

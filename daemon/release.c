@@ -6,6 +6,7 @@
 #include "format.h"
 #include "log-message.h"
 #include "process.h"
+#include "queue.h"
 #include "vm.h"
 #include "warm.h"
 
@@ -51,7 +52,8 @@ static void vm_gone(VM *vm) {
         bus_vm_removed(vm);
         pools_look_soon(vm->manager);
         vm_free(vm);
-        warm_kick(m->warm); /* there is room again */
+        queue_kick(m); /* there is room again */
+        warm_kick(m->warm);
 }
 
 /* Ours is gone, and others still have its memory. */
@@ -153,6 +155,7 @@ int vm_release(VM *vm, const VMRelease *call) {
         vm->pidfd_source = sd_event_source_disable_unref(vm->pidfd_source);
         vm_event(vm, VM_EVENT_RELEASE);
 
+        queue_leave(vm);
         /* Threads use the memory and the handle until their job's end, which goes on from there. */
         if (vm->job && job_worker(vm->job) && !vm->job->failed)
                 job_cancel(vm->job);

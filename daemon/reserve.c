@@ -12,6 +12,7 @@
 #include "format.h"
 #include "log-message.h"
 #include "populate.h"
+#include "queue.h"
 #include "vm.h"
 #include "warm.h"
 
@@ -31,7 +32,10 @@ static void end(VM *vm, int result, uint64_t progress, const sd_bus_error *why) 
                 return;
         }
 
-        if (result == -ECANCELED || result >= 0) {
+        if (sd_bus_error_is_set(&j->error)) { /* it is undone because of that */
+                (void) sd_bus_error_move(&error, &j->error);
+                why = &error;
+        } else if (result == -ECANCELED || result >= 0) {
                 sd_bus_error_setf(&error, TDP_ERROR_CANCELED,
                                   "canceled after %" PRIu64 " of %" PRIu64 " bytes; all is given back",
                                   progress, vm->bytes);
@@ -137,15 +141,20 @@ typedef struct Room {
         Cut *cut; /* of the first */
 } Room;
 
-static void room_free(void *work) {
-        Room *room = work;
+static void close_all(Manager *m, Slab *leaving) {
         Slab *s, *tmp;
 
-        cut_free(room->cut);
-        DL_FOREACH_SAFE(room->leaving, s, tmp) {
-                DL_DELETE(room->leaving, s);
-                warm_close(room->vm->manager->warm, s);
+        DL_FOREACH_SAFE(leaving, s, tmp) {
+                DL_DELETE(leaving, s);
+                warm_close(m->warm, s);
         }
+}
+
+static void room_free(void *work) {
+        Room *room = work;
+
+        cut_free(room->cut);
+        close_all(room->vm->manager, room->leaving);
         free(room);
 }
 
@@ -220,10 +229,24 @@ static int charge_memory(VM *vm, size_t n_parts, sd_bus_error *error) {
         return charge_set(&vm->charge, &a, error);
 }
 
-/* The same results as take_slab().  "placement" is where the memory would go without slabs, if that is
- * possible; if it is not, "why" says so. */
-static int get_memory(VM *vm, const char *cgroup, Placement *placement, const sd_bus_error *why,
-                      sd_bus_error *error) {
+/* Those who wait for the pages of a slab's pool have it given up for them. */
+static bool has_turn(VM *vm, NodeTable *nodes, const Slab *slab) {
+        PlacementRequest request = manager_placement_request(vm->bytes, &vm->options);
+
+        queue_mark(vm->manager, vm, nodes);
+        request.page_size = slab->memory->page_size;
+        request.nodes = (IdSet){};
+        request.n_parts = 0;
+        request.has_nodes = true;
+        request.numa_mode = NUMA_AUTO;
+        idset_add(&request.nodes, slab->memory->parts[0].node);
+        return placement_has_turn(nodes, &request);
+}
+
+/* The same results as take_slab(), and -EALREADY without an error: there will be room once warm memory is
+ * not worked on any more.  "placement" is where the memory would go without slabs, if that is possible; if
+ * it is not, "why" says so. */
+static int get_memory(VM *vm, Placement *placement, const sd_bus_error *why, sd_bus_error *error) {
         PlacementRequest request = manager_placement_request(vm->bytes, &vm->options);
         _cleanup_(node_table_freep) NodeTable *nodes = NULL;
         Manager *m = vm->manager;
@@ -238,51 +261,120 @@ static int get_memory(VM *vm, const char *cgroup, Placement *placement, const sd
 
         if (vm->options.warm)
                 slab = warm_take(m->warm, &request, placement->page_size);
+        if (slab && placement->n_parts == 0 && !has_turn(vm, nodes, slab)) {
+                warm_put_back(m->warm, slab);
+                slab = NULL;
+        }
         if (slab) {
-                r = admit_vmm(m, cgroup, slab->memory->page_size, vm->bytes, error);
+                r = admit_vmm(m, vm->cgroup, slab->memory->page_size, vm->bytes, error);
                 if (r >= 0)
                         return take_slab(vm, slab, error);
                 warm_put_back(m->warm, slab);
                 return r;
         }
         if (placement->n_parts > 0)
-                r = admit_huge_pages(m, cgroup, placement->page_size, vm->bytes, error);
-        else if (!warm_give_up(m->warm, &request, placement, &leaving))
-                return sd_bus_error_copy(error, why);
-        else /* what slabs give up is charged to us already */
-                r = admit_vmm(m, cgroup, placement->page_size, vm->bytes, error);
+                r = admit_huge_pages(m, vm->cgroup, placement->page_size, vm->bytes, error);
+        else {
+                r = warm_give_up(m->warm, vm, &request, placement, &leaving);
+                if (r <= 0)
+                        return r < 0 ? r : sd_bus_error_copy(error, why);
+                /* What slabs give up is charged to us already. */
+                r = admit_vmm(m, vm->cgroup, placement->page_size, vm->bytes, error);
+        }
         if (r >= 0)
                 r = charge_memory(vm, placement->n_parts, error);
-
-        vm->page_size = placement->page_size;
         if (r >= 0)
                 r = memory_new(vm->name, placement, true, &vm->memory, error);
-        if (leaving) {
-                int k = make_room(vm, leaving, error);
-
-                return r < 0 ? r : k;
+        if (r < 0) {
+                close_all(m, leaving);
+                return r;
         }
-        return r < 0 ? r : start_populate(vm, error);
+        vm->page_size = placement->page_size;
+        return leaving ? make_room(vm, leaving, error) : start_populate(vm, error);
+}
+
+/* It has its memory, or its job is about to see to that. */
+static int settle(VM *vm, const DecideRequest *request, const Rule *rule, bool is_there,
+                  sd_bus_error *error) {
+        DecideRequest q = *request;
+        int r;
+
+        for (size_t i = 0; i < vm->memory->n_parts; i++)
+                idset_add(&vm->nodes, vm->memory->parts[i].node);
+        q.page_size = vm->page_size;
+        decide(vm->manager, &q, &vm->options, rule, &vm->policy);
+        r = vm_keep(vm, is_there ? VM_POPULATED : VM_RESERVED, error);
+        if (r < 0)
+                return r;
+        return is_there ? job_end_soon(vm->job) : 0;
+}
+
+static void tell(VM *vm, bool is_there) {
+        _cleanup_free_ char *why = decide_describe(&vm->policy);
+
+        log_message(MESSAGE_VM_RESERVED,
+                    FIELDS(FIELD_VM(vm), FIELD_BYTES(vm->bytes),
+                           FIELD_NUMBER("TDP_PAGE_SIZE", vm->page_size),
+                           FIELD_TEXT("TDP_DECISION", vm->policy.build ? "build" : "skip"),
+                           FIELD_TEXT("TDP_REASON", vm->policy.reasons[0].word),
+                           FIELD_TEXT("TDP_RULE", vm->policy.rule)),
+                    "VM %s of user %u: %s in pages of %s, %s, decision %s", vm->name, vm->uid,
+                    format_bytes(vm->bytes), format_bytes(vm->page_size),
+                    is_there ? "from a warm slab" : "populating", why ?: "unknown");
+        if (is_there)
+                vm_event(vm, VM_EVENT_POPULATE_DONE);
+}
+
+static DecideRequest decide_request(const char *name, uid_t uid, uint64_t bytes, pid_t pid) {
+        return (DecideRequest){
+                .name = name, .has_uid = true, .uid = uid, .pid = pid, .bytes = bytes, .backed = true
+        };
+}
+
+int vm_reserve_again(VM *vm, sd_bus_error *error) {
+        __attribute__((cleanup(sd_bus_error_free))) sd_bus_error no_pages = SD_BUS_ERROR_NULL;
+        DecideRequest request = decide_request(vm->name, vm->uid, vm->bytes, 0);
+        _cleanup_(node_table_freep) NodeTable *nodes = NULL;
+        _cleanup_(placement_done) Placement placement = {};
+        Manager *m = vm->manager;
+        bool is_there;
+        Job *j = vm->job;
+        int r;
+
+        r = manager_place(m, vm, vm->bytes, &vm->options, &nodes, &placement, &no_pages);
+        if (r < 0 && (!sd_bus_error_has_name(&no_pages, TDP_ERROR_NO_PAGES) || warm_count(m->warm) == 0))
+                return sd_bus_error_is_set(&no_pages) ? sd_bus_error_move(error, &no_pages) : r;
+        r = get_memory(vm, &placement, &no_pages, error);
+        if (r < 0)
+                return r;
+        is_there = r > 0;
+        r = settle(vm, &request, rules_find(&m->config.rules, vm->policy.rule), is_there, error);
+        if (r < 0) {
+                if (is_there)
+                        job_fail(j, error);
+                else /* its threads end first */
+                        (void) sd_bus_error_copy(&j->error, error);
+                (void) vm_release(vm, NULL);
+                return 0;
+        }
+        j->phase = JOB_PHASE_POPULATE;
+        bus_job_changed(j, "Phase");
+        bus_job_changed(j, "Total");
+        bus_vm_changed(vm, "Nodes");
+        tell(vm, is_there);
+        return 0;
 }
 
 int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VMOptions *asked, VM **ret,
                sd_bus_error *error) {
-        DecideRequest request = {
-                .name = name,
-                .has_uid = true,
-                .uid = uid,
-                .pid = asked->pid,
-                .bytes = bytes,
-                .backed = true,
-        };
+        DecideRequest request = decide_request(name, uid, bytes, asked->pid);
         VMOptions o = *asked;
-        _cleanup_free_ char *why = NULL;
         const Rule *rule;
         __attribute__((cleanup(sd_bus_error_free))) sd_bus_error no_pages = SD_BUS_ERROR_NULL;
         _cleanup_(node_table_freep) NodeTable *nodes = NULL;
         _cleanup_(placement_done) Placement placement = {};
+        bool is_there, waits = false;
         VM *vm = NULL;
-        bool is_there;
         Job *j;
         int r;
 
@@ -292,22 +384,19 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
         r = decide_prepare(m, &request, &o, &rule);
         if (r < 0)
                 return r;
-        /* Slabs can still help if there are too few pages, and nothing can if the request makes no sense. */
-        r = manager_place(m, bytes, &o, &nodes, &placement, &no_pages);
+        /* Slabs can still help if there are too few pages, or time, and nothing can if the request makes no
+         * sense. */
+        r = manager_place(m, NULL, bytes, &o, &nodes, &placement, &no_pages);
         if (r < 0)
                 r = blame_rule(rule, asked, &o, r, &no_pages);
-        if (r < 0 && (!sd_bus_error_has_name(&no_pages, TDP_ERROR_NO_PAGES) || warm_count(m->warm) == 0))
+        if (r < 0 && (!sd_bus_error_has_name(&no_pages, TDP_ERROR_NO_PAGES) ||
+                      (warm_count(m->warm) == 0 && o.wait_usec == 0)))
                 return sd_bus_error_is_set(&no_pages) ? sd_bus_error_move(error, &no_pages) : r;
 
         /* From here on vm_free() is the undo of everything. */
         r = vm_new(m, name, uid, VM_RESERVED, &o, bytes, error, &vm);
         if (r < 0)
                 return r;
-        if ((r = charge_memory(vm, placement.n_parts, error)) < 0 ||
-            (r = job_new(vm, uid, JOB_RESERVE, &j, error)) < 0 ||
-            (r = get_memory(vm, o.cgroup, &placement, &no_pages, error)) < 0)
-                goto fail;
-        is_there = r > 0;
         if (o.cgroup) {
                 vm->cgroup = strdup(o.cgroup);
                 if (!vm->cgroup) {
@@ -315,32 +404,29 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
                         goto fail;
                 }
         }
-        for (size_t i = 0; i < vm->memory->n_parts; i++)
-                idset_add(&vm->nodes, vm->memory->parts[i].node);
-        request.page_size = vm->page_size;
-        decide(m, &request, &o, rule, &vm->policy);
-        r = vm_keep(vm, is_there ? VM_POPULATED : VM_RESERVED, error);
+        if ((r = charge_memory(vm, placement.n_parts, error)) < 0 ||
+            (r = job_new(vm, uid, JOB_RESERVE, &j, error)) < 0)
+                goto fail;
+        r = get_memory(vm, &placement, &no_pages, error);
+        if (r == -EALREADY ||
+            (r < 0 && o.wait_usec > 0 && sd_bus_error_has_name(error, TDP_ERROR_NO_PAGES))) {
+                sd_bus_error_free(error);
+                request.has_no_pages = waits = true;
+                request.page_size = o.page_size ?: base_page_size();
+                decide(m, &request, &o, rule, &vm->policy);
+                r = queue_add(vm, r == -EALREADY, error);
+        }
         if (r < 0)
                 goto fail;
-        if (is_there) {
-                r = job_end_soon(j);
-                if (r < 0)
-                        goto fail;
-        }
+        is_there = r > 0;
+        r = waits ? 0 : settle(vm, &request, rule, is_there, error);
+        if (r < 0)
+                goto fail;
 
         bus_vm_added(vm);
         bus_job_added(j);
-        why = decide_describe(&vm->policy);
-        log_message(MESSAGE_VM_RESERVED,
-                    FIELDS(FIELD_VM(vm), FIELD_BYTES(bytes), FIELD_NUMBER("TDP_PAGE_SIZE", vm->page_size),
-                           FIELD_TEXT("TDP_DECISION", vm->policy.build ? "build" : "skip"),
-                           FIELD_TEXT("TDP_REASON", vm->policy.reasons[0].word),
-                           FIELD_TEXT("TDP_RULE", vm->policy.rule)),
-                    "VM %s of user %u: %s in pages of %s, %s, decision %s", name, uid, format_bytes(bytes),
-                    format_bytes(vm->page_size), is_there ? "from a warm slab" : "populating",
-                    why ?: "unknown");
-        if (is_there)
-                vm_event(vm, VM_EVENT_POPULATE_DONE);
+        if (!waits)
+                tell(vm, is_there);
         *ret = vm;
         return 0;
 

@@ -69,6 +69,13 @@ static bool name_is_valid(const char *name) {
         return true;
 }
 
+const Rule *rules_find(const RuleSet *s, const char *name) {
+        for (size_t i = 0; i < s->n; i++)
+                if (streq(s->rules[i]->name, name))
+                        return s->rules[i];
+        return NULL;
+}
+
 int rules_get(RuleSet *s, const char *name, Rule **ret, bool *ret_is_new) {
         _cleanup_free_ Rule *r = NULL;
         Rule **rules;

@@ -68,6 +68,8 @@ typedef struct RuleSubject {
 
 const Rule *rules_match(const RuleSet *s, const RuleSubject *subject);
 
+/* The one of that name, or NULL. */
+const Rule *rules_find(const RuleSet *s, const char *name);
 /* The one of that name, zeroed if it is new.  -EINVAL: no name for a rule; -E2BIG: there are too many. */
 int rules_get(RuleSet *s, const char *name, Rule **ret, bool *ret_is_new);
 /* What the rules hold is to be freed before, but for this. */

@@ -2,6 +2,7 @@
 #include "slab.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "bus-error.h"
 
@@ -10,14 +11,10 @@
 /* Of a node's CPUs, one in so many works on slabs. */
 #define THREADS_SHARE 4U
 
-void slab_stop(Slab *s) {
-        s->populate = populate_free(s->populate);
-}
-
 Slab *slab_free(Slab *s) {
         if (!s)
                 return NULL;
-        slab_stop(s);
+        populate_free(s->populate);
         memory_free(s->memory);
         free(s);
         return NULL;
@@ -32,7 +29,7 @@ int slab_new(Manager *m, const WarmSpec *spec, Slab **ret, sd_bus_error *error) 
 
         if (spec->has_node)
                 idset_add(&o.nodes, spec->node);
-        r = manager_place(m, spec->bytes, &o, &nodes, &placement, error);
+        r = manager_place(m, NULL, spec->bytes, &o, &nodes, &placement, error);
         if (r < 0)
                 return r;
         if (placement.n_parts != 1)
@@ -85,4 +82,18 @@ int slab_step_done(Slab *s, int result, sd_bus_error *error) {
                 s->filled += step_bytes(s);
         s->populate = populate_free(s->populate);
         return r;
+}
+
+void slab_cancel(Slab *s) {
+        worker_cancel(populate_job.worker(s->populate));
+}
+
+void slab_step_canceled(Slab *s) {
+        MemoryPart *part = &s->memory->parts[0];
+        struct stat st;
+
+        s->populate = populate_free(s->populate);
+        /* What was handed to threads ran ahead of what is there. */
+        if (fstat(part->fd, &st) == 0)
+                atomic_store(&part->started, MIN_OF((uint64_t) st.st_blocks * 512, part->bytes));
 }

@@ -32,8 +32,10 @@ DEFINE_CLEANUP(Slab, slab_free);
 int slab_step(Slab *s, worker_done_t done, void *userdata, sd_bus_error *error);
 /* Takes account of a step that has come to its end, or sets the error that it ended with. */
 int slab_step_done(Slab *s, int result, sd_bus_error *error);
-/* Ends the step that runs; waits as slab_free() does. */
-void slab_stop(Slab *s);
+/* The step that runs is to end, with -ECANCELED: its pages are needed. */
+void slab_cancel(Slab *s);
+/* And has. */
+void slab_step_canceled(Slab *s);
 /* Threads that a step may have. */
 unsigned slab_threads(const Manager *m, const NodeTable *nodes, unsigned node);
 

@@ -105,9 +105,13 @@ void vm_set_stats(VM *vm, const struct kvm_gtdp_stats *stats, uint64_t cost_usec
 /* Whether they show a mapping, and all of it. */
 bool vm_stats_are_whole(const struct kvm_gtdp_stats *stats);
 
-/* reserve.c: the VM's job populates. */
+/* reserve.c: the VM's job populates; or it waits for pages, and the VM has no memory yet. */
 int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VMOptions *o, VM **ret,
                sd_bus_error *error);
+
+/* For one that waits.  NoPages, or -EALREADY without an error: it goes on waiting.  0: its job has what it
+ * waited for, or is about to fail. */
+int vm_reserve_again(VM *vm, sd_bus_error *error);
 
 /* For a VM that was being populated by the daemon before: a job that is not told of yet. */
 int vm_go_on_populating(VM *vm, sd_bus_error *error);

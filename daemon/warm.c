@@ -13,6 +13,7 @@
 #include "job.h"
 #include "log-message.h"
 #include "psi.h"
+#include "queue.h"
 
 /* While there is something to do and a reason not to. */
 #define HOLD_USEC     (UINT64_C(1000) * 1000)
@@ -117,11 +118,17 @@ static bool is_held_up(Warm *w, uint64_t *ret_usec) {
 
         *ret_usec = HOLD_USEC;
         DL_FOREACH (w->manager->jobs, j)
-                if (j->type == JOB_RESERVE) {
+                if (j->type == JOB_RESERVE && j->phase != JOB_PHASE_WAIT) {
                         *ret_usec = RESERVED_USEC;
                         hold(&w->host, WARM_HOLD_RESERVATION, "%s is being populated", j->what);
                         return true;
                 }
+
+        if (queue_stops_warm(w->manager)) {
+                *ret_usec = RESERVED_USEC;
+                hold(&w->host, WARM_HOLD_RESERVATION, "a request needs the pages of a slab");
+                return true;
+        }
 
         /* Kernels without PSI measure no pressure. */
         if (psi_read_memory(w->manager->options.proc_root, &value) >= 0 &&
@@ -160,6 +167,7 @@ static void on_closed(Worker *worker, int result, void *userdata) {
         w->cut = cut_free(w->cut);
         DL_DELETE(w->leaving, s);
         slab_free(s);
+        queue_kick(w->manager);
         close_next(w);
 }
 
@@ -180,7 +188,6 @@ static void remove_slab(Warm *w, Slab *s) {
         DL_DELETE(w->slabs, s);
         if (w->filling == s)
                 w->filling = NULL;
-        slab_stop(s);
 }
 
 void warm_close(Warm *w, Slab *s) {
@@ -275,6 +282,12 @@ static void on_step(Worker *worker, int result, void *userdata) {
         Warm *w = userdata;
         Slab *s = w->filling;
 
+        if (result == -ECANCELED) { /* somebody needs its pages, and waits for this */
+                slab_step_canceled(s);
+                again_after(w, RESERVED_USEC);
+                queue_kick(w->manager);
+                return;
+        }
         if (slab_step_done(s, result, &error) < 0) {
                 failed(w, &error);
                 bus_warm_changed(w->manager);
@@ -373,27 +386,43 @@ void warm_put_back(Warm *w, Slab *s) {
         bus_warm_changed(w->manager);
 }
 
-bool warm_give_up(Warm *w, const PlacementRequest *req, Placement *ret, Slab **ret_leaving) {
+static bool is_worked_on(const Slab *const *slabs, const bool *chosen, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                if (chosen[i] && slabs[i]->populate)
+                        return true;
+        return false;
+}
+
+int warm_give_up(Warm *w, const VM *vm, const PlacementRequest *req, Placement *ret, Slab **ret_leaving) {
         size_t n = warm_count(w), n_claims;
         _cleanup_free_ SlabFacts *facts = calloc(n + 1, sizeof(SlabFacts));
         _cleanup_free_ Slab **slabs = calloc(n + 1, sizeof(Slab *));
         _cleanup_free_ bool *chosen = calloc(n + 1, sizeof(bool));
         _cleanup_(node_table_freep) NodeTable *nodes = NULL;
         _cleanup_free_ Claim *claims = NULL;
+        int r;
 
         *ret_leaving = NULL;
-        if (n == 0 || !facts || !slabs || !chosen)
-                return false;
-        /* While it goes on, what is free and what the slab has do not add up. */
-        if (w->filling)
-                slab_stop(w->filling);
-        again_after(w, RESERVED_USEC);
-        if (node_table_load(w->manager->options.sysfs_root, &nodes) < 0 ||
-            manager_claims(w->manager, &claims, &n_claims) < 0)
-                return false;
+        if (n == 0)
+                return 0;
+        if (!facts || !slabs || !chosen)
+                return -ENOMEM;
+        r = manager_load_nodes(w->manager, &nodes, NULL);
+        if (r >= 0)
+                r = manager_claims(w->manager, &claims, &n_claims);
+        if (r < 0)
+                return r;
+        queue_mark(w->manager, vm, nodes);
         n = collect(w, facts, slabs);
         if (!warm_make_room(nodes, claims, n_claims, facts, n, req, chosen, ret))
-                return false;
+                return 0;
+        again_after(w, RESERVED_USEC);
+        if (is_worked_on((const Slab *const *) slabs, chosen, n)) {
+                /* What is free and what the slab has add up when its threads have ended. */
+                placement_done(ret);
+                slab_cancel(w->filling);
+                return -EALREADY;
+        }
 
         for (size_t i = 0; i < n; i++) {
                 char text[WARM_SPEC_TEXT_MAX];
@@ -411,7 +440,7 @@ bool warm_give_up(Warm *w, const PlacementRequest *req, Placement *ret, Slab **r
                         slab_free(slabs[i]);
         }
         bus_warm_changed(w->manager);
-        return true;
+        return 1;
 }
 
 Warm *warm_free(Warm *w) {

@@ -40,11 +40,13 @@ size_t warm_count(const Warm *w);
 /* The slab that serves a request, taken out: the caller's to free.  NULL if there is none. */
 Slab *warm_take(Warm *w, const PlacementRequest *req, uint64_t min_page_size);
 /*
- * Gives slabs up so that a request finds room that did not, and says where.  false: it would not either way,
- * and nothing is done. Huge pages are free at once.  The memory of small ones takes its time and is in
- * "ret_leaving", a list, for the caller to free before that of the request is allocated.
+ * Gives slabs up so that a request finds room that did not, and says where.  0: it would not either way, and
+ * nothing is done.  -EALREADY: one of them is being filled, which ends now; queue_kick() follows.  Huge
+ * pages are free at once.  The memory of small ones takes its time and is in "ret_leaving", a list, for the
+ * caller to free before that of the request is allocated.  "vm" is whose request it is, for whoever waits
+ * before it.
  */
-bool warm_give_up(Warm *w, const PlacementRequest *req, Placement *ret, Slab **ret_leaving);
+int warm_give_up(Warm *w, const VM *vm, const PlacementRequest *req, Placement *ret, Slab **ret_leaving);
 /* The request cannot have it after all. */
 void warm_put_back(Warm *w, Slab *s);
 /* Frees a slab that was taken out, in the background. */

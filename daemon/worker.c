@@ -13,6 +13,8 @@
 /* A signal that arrives just before a system call does not interrupt it, so it is sent again and again. */
 #define CANCEL_REPEAT_USEC (UINT64_C(20) * 1000)
 #define CANCEL_SIGNAL      SIGUSR1
+/* Threads that have nothing left to do but to end, and no CPU to do it on. */
+#define JOIN_REPEAT_USEC UINT64_C(1000)
 
 typedef struct Lane {
         WorkerLane desc;
@@ -23,11 +25,13 @@ typedef struct Thread {
         Worker *worker;
         size_t lane;
         pthread_t id;
+        bool joined;
 } Thread;
 
 struct Worker {
         sd_event_source *done_source;
         sd_event_source *cancel_source;
+        sd_event_source *join_source;
         int event_fd;
 
         worker_step_t step;
@@ -38,7 +42,7 @@ struct Worker {
         size_t n_lanes;
         Thread *threads;
         size_t n_threads;
-        bool joined;
+        bool joined; /* all of them */
 
         atomic_bool stop;
         atomic_bool canceled;
@@ -118,6 +122,14 @@ static void become_idle(void) {
                 log_warning_errno(errno, "A background thread cannot be given SCHED_IDLE, going on without");
 }
 
+/* Behind all else that runs it could take for ever to notice a cancel, or to end.  The unit's LimitNICE=
+ * allows it. */
+static void stop_being_idle(pthread_t id) {
+        struct sched_param param = {};
+
+        (void) pthread_setschedparam(id, SCHED_OTHER, &param);
+}
+
 static void *thread_main(void *arg) {
         Thread *t = arg;
         Worker *w = t->worker;
@@ -152,6 +164,9 @@ static void *thread_main(void *arg) {
                 atomic_store(&w->stop, true);
         }
 
+        /* Whoever joins it does not wait behind all else that runs. */
+        if (lane->desc.idle)
+                stop_being_idle(pthread_self());
         if (atomic_fetch_sub(&w->n_running, 1) == 1 && write(w->event_fd, &one, sizeof(one)) < 0)
                 log_warning_errno(errno, "Waking the event loop failed");
         return NULL;
@@ -159,7 +174,8 @@ static void *thread_main(void *arg) {
 
 static void worker_signal(Worker *w) {
         for (size_t i = 0; i < w->n_threads; i++)
-                pthread_kill(w->threads[i].id, CANCEL_SIGNAL);
+                if (!w->threads[i].joined)
+                        pthread_kill(w->threads[i].id, CANCEL_SIGNAL);
 }
 
 static void worker_join(Worker *w) {
@@ -167,7 +183,21 @@ static void worker_join(Worker *w) {
                 return;
         w->joined = true;
         for (size_t i = 0; i < w->n_threads; i++)
-                pthread_join(w->threads[i].id, NULL);
+                if (!w->threads[i].joined)
+                        pthread_join(w->threads[i].id, NULL);
+}
+
+/* Without waiting for those that are about to end. */
+static bool worker_try_join(Worker *w) {
+        bool all = true;
+
+        for (size_t i = 0; i < w->n_threads; i++) {
+                Thread *t = &w->threads[i];
+
+                t->joined = t->joined || pthread_tryjoin_np(t->id, NULL) != EBUSY;
+                all = all && t->joined;
+        }
+        return all;
 }
 
 static int on_cancel_timer(sd_event_source *s, uint64_t usec, void *userdata) {
@@ -182,6 +212,9 @@ void worker_cancel(Worker *w) {
         if (w->joined || atomic_exchange(&w->canceled, true))
                 return;
         atomic_store(&w->stop, true);
+        for (size_t i = 0; i < w->n_threads; i++)
+                if (!w->threads[i].joined && w->lanes[w->threads[i].lane].desc.idle)
+                        stop_being_idle(w->threads[i].id);
         worker_signal(w);
         if (w->done_source)
                 (void) sd_event_add_time_relative(sd_event_source_get_event(w->done_source),
@@ -189,15 +222,11 @@ void worker_cancel(Worker *w) {
                                                   1000, on_cancel_timer, w);
 }
 
-static int on_done(sd_event_source *s, int fd, uint32_t revents, void *userdata) {
-        Worker *w = userdata;
+static void end(Worker *w) {
         bool complete = true;
         int result;
 
-        worker_join(w);
         w->cancel_source = sd_event_source_disable_unref(w->cancel_source);
-        (void) sd_event_source_set_enabled(s, SD_EVENT_OFF);
-
         for (size_t i = 0; i < w->n_lanes; i++)
                 complete = complete && atomic_load(&w->lanes[i].next) >= w->lanes[i].desc.n_pieces;
         result = w->error;
@@ -209,6 +238,30 @@ static int on_done(sd_event_source *s, int fd, uint32_t revents, void *userdata)
                 result = -EAGAIN;
 
         w->done(w, result, w->userdata);
+}
+
+static int on_join_timer(sd_event_source *s, uint64_t usec, void *userdata) {
+        Worker *w = userdata;
+
+        if (!worker_try_join(w)) {
+                (void) sd_event_source_set_time_relative(s, JOIN_REPEAT_USEC);
+                return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+        }
+        worker_join(w);
+        end(w);
+        return 0;
+}
+
+static int on_done(sd_event_source *s, int fd, uint32_t revents, void *userdata) {
+        Worker *w = userdata;
+
+        (void) sd_event_source_set_enabled(s, SD_EVENT_OFF);
+        if (!worker_try_join(w) &&
+            sd_event_add_time_relative(sd_event_source_get_event(s), &w->join_source, CLOCK_MONOTONIC,
+                                       JOIN_REPEAT_USEC, 100, on_join_timer, w) >= 0)
+                return 0;
+        worker_join(w);
+        end(w);
         return 0;
 }
 
@@ -218,6 +271,7 @@ Worker *worker_free(Worker *w) {
 
         sd_event_source_disable_unref(w->done_source);
         sd_event_source_disable_unref(w->cancel_source);
+        sd_event_source_disable_unref(w->join_source);
         atomic_store(&w->stop, true);
         while (!w->joined && atomic_load(&w->n_running) > 0) {
                 worker_signal(w);

@@ -85,6 +85,8 @@ static const struct opt_def defs[_OPT_MAX] = {
                              "How often it will probably be migrated" },
         [OPT_NO_WARM] = { "no-warm", 0, false, KIND_FLAG, FIELD(no_warm), NULL,
                           "Do not use memory that was populated ahead" },
+        [OPT_WAIT] = { "wait", 0, false, KIND_SECONDS, FIELD(wait_usec), "SECONDS",
+                       "Wait so long for pages if there are too few" },
         [OPT_MAX_LEVEL] = { "max-level", 0, false, KIND_LEVEL, FIELD(max_level), "LEVEL",
                             "Largest leaf: 4K, 2M, 1G, or 0 for no limit" },
         [OPT_NO_AUTO_SLOTS] = { "no-auto-slots", 0, false, KIND_FLAG, FIELD(no_auto_slots), NULL,

@@ -39,6 +39,7 @@ enum opt {
         OPT_VIOMMU,
         OPT_MIGRATIONS,
         OPT_NO_WARM,
+        OPT_WAIT,
         OPT_MAX_LEVEL,
         OPT_NO_AUTO_SLOTS,
         OPT_PID,
@@ -68,7 +69,7 @@ struct args {
         struct args_range {
                 uint64_t gpa, size;
         } range;
-        uint64_t delay_usec;
+        uint64_t delay_usec, wait_usec;
         uint32_t vcpus, max_level, pid, iterations, vfio_devices, migrations;
         bool balloon, free_page_reporting, discard, confidential, viommu, no_warm;
         bool allow_partial, drop_caches, holders;

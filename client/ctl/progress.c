@@ -132,7 +132,13 @@ static void update(struct progress *p, const struct tdp_job *job) {
         uint64_t total = tdp_job_get_total(job), done = tdp_job_get_done(job);
         unsigned tenth;
 
-        if (!p->shown || !phase || total == 0)
+        if (!p->shown || !phase)
+                return;
+        if (strcmp(phase, "wait") == 0 && !p->told_wait) {
+                log_notice("Waiting for pages to come free.");
+                p->told_wait = true;
+        }
+        if (total == 0)
                 return;
 
         if (strncmp(p->phase, phase, sizeof(p->phase) - 1) != 0) {

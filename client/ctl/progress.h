@@ -16,7 +16,7 @@ struct progress {
         char phase[16];
         uint64_t phase_start_usec, phase_start_done, done, total;
         unsigned last_tenth;
-        bool cursor_hidden;
+        bool cursor_hidden, told_wait;
         int signo; /* the signal that canceled the job, or 0 */
 
         /* Asked each time: a negative return cancels the job. */

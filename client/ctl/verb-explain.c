@@ -53,6 +53,8 @@ int request_options(const struct args *args, enum request request, struct tdp_op
         if (request == REQUEST_RESERVE) {
                 if (r >= 0 && args->no_warm)
                         r = tdp_options_set_bool(o, "warm", false);
+                if (r >= 0 && args_given(args, OPT_WAIT))
+                        r = tdp_options_set_u64(o, "wait-usec", args->wait_usec);
                 if (r >= 0 && args_given(args, OPT_PAGE_SIZE))
                         r = tdp_options_set_u64(o, "page-size", args->page_size);
                 if (r >= 0 && args_given(args, OPT_NODES))

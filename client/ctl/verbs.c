@@ -64,7 +64,7 @@ const struct verb verbs[] = {
                         .failure = EXIT_RUN_FAILED,
                         .run = verb_run,
                         .options = RESERVE_OPTIONS | BUILD_OPTIONS | OPT_BIT(OPT_NO_AUTO_SLOTS) |
-                                   OPT_BIT(OPT_STATS_FILE),
+                                   OPT_BIT(OPT_STATS_FILE) | OPT_BIT(OPT_WAIT),
                         .notes = "Memory is reserved and populated, handed to QEMU (options are added to\n"
                                  "its command line), the mapping is built while the guest is stopped, and\n"
                                  "all is released when QEMU ends. With --no-wait the guest starts at once.\n"

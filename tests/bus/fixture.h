@@ -87,6 +87,8 @@ void read_available(Fixture *f, const char *node, uint64_t size, uint64_t *ret, 
 uint64_t pool_read(const char *file);
 /* Adds pages until the test's end, or skips the test if that cannot be done. Pages that can be had then. */
 uint64_t pool_grow(uint64_t pages);
+/* tdpd has added "by_tdpd" pages since, which go at the end as well; and here are "pages" more. */
+void pool_grow_again(uint64_t by_tdpd, uint64_t pages);
 /* Takes some of these away: what is in use becomes surplus. */
 void pool_shrink(uint64_t pages);
 /* Waits a little: the kernel frees some pages late. */

@@ -84,6 +84,14 @@ uint64_t pool_grow(uint64_t pages) {
         return pool_available();
 }
 
+void pool_grow_again(uint64_t by_tdpd, uint64_t pages) {
+        uint64_t before = pool_read("nr_hugepages");
+
+        grown_by += by_tdpd + pages;
+        if (!pool_write(before + pages) || pool_read("nr_hugepages") != before + pages)
+                fail_msg("nr_hugepages of node 0 cannot be raised again, by %" PRIu64, pages);
+}
+
 void pool_shrink(uint64_t pages) {
         assert_true(pages <= grown_by);
         (void) pool_write(pool_read("nr_hugepages") - pages);

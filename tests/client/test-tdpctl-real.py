@@ -122,6 +122,18 @@ class Real(Lab):
         self.assertEqual([b['size'] for b in seen['backends']], [16 << 20])
         self.assertEqual(self.json('vms'), [])
 
+    def test_run_waits(self):
+        """For small pages that no host has, so that it is refused everywhere, and in time."""
+        words = ['run', '--memory=512T', '--page-size=4K', '--name=db', '--', FAKE_QEMU]
+        refused = self.tdpctl(*words, code=125).stderr
+        self.assertIn('org.tdpd1.Error.NoPages', refused)
+        self.assertNotIn('waited', refused)
+        waited = self.tdpctl(words[0], '--wait=0.3', *words[1:], code=125).stderr
+        self.assertIn('Waiting for pages to come free.', waited)
+        self.assertRegex(waited, r'waited 3\d\d ms, .*\(org\.tdpd1\.Error\.NoPages\)')
+        self.assertEqual(self.json('vms'), [])
+        self.assertIn('not a time', self.tdpctl(words[0], '--wait=0', *words[1:], code=125).stderr)
+
     def test_run_qemu(self):
         """A real QEMU takes its memory from a real tdpd."""
         if not shutil.which('qemu-system-x86_64'):

@@ -141,9 +141,9 @@ struct tdp_value *tdp_value_free(struct tdp_value *value);
  * (the daemon has the last word, and refuses what it does not know):
  *
  *   page-size u64, nodes string ("0-1,3"), cpus string ("0-7,16"), parts string
- *   ("0:3G,1:1G"), numa-mode string (auto, strict, preferred, interleave), warm bool, decision string (auto,
- * always, never), vcpus u32, max-level u32 (0: no limit, 1: 4K, 2: 2M, 3: 1G), auto-slots bool, gpa u64,
- *   size u64
+ *   ("0:3G,1:1G"), numa-mode string (auto, strict, preferred, interleave), warm bool, wait-usec u64
+ *   (reserve: waits so long for pages), decision string (auto, always, never), vcpus u32, max-level u32 (0:
+ * no limit, 1: 4K, 2: 2M, 3: 1G), auto-slots bool, gpa u64, size u64
  *
  * Setting a key again replaces it. -ENOMEM, -EINVAL: key is NULL or empty.
  */
