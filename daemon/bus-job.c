@@ -7,8 +7,8 @@
 #include <utlist.h>
 
 #include "auth.h"
+#include "bus-object.h"
 #include "job.h"
-#include "log.h"
 #include "vm.h"
 
 #define JOB_PREFIX "/org/tdpd1/job"
@@ -77,6 +77,7 @@ static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***re
         size_t n = 0;
         char **nodes;
         Job *j;
+        int r;
 
         DL_COUNT(m->jobs, j, n);
         nodes = calloc(n + 1, sizeof(char *));
@@ -84,42 +85,33 @@ static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***re
                 return -ENOMEM;
         n = 0;
         DL_FOREACH (m->jobs, j) {
-                nodes[n] = strdup(j->path);
-                if (!nodes[n++]) {
-                        while (n-- > 0)
-                                free(nodes[n]);
-                        free(nodes);
-                        return -ENOMEM;
-                }
+                r = bus_set_path(nodes, n++, j->path);
+                if (r < 0)
+                        return r;
         }
         *ret_nodes = nodes;
         return 0;
 }
 
-/* Signals are the only thing that can fail without anybody to tell, so it is logged. */
-static void check(int r, const char *what) {
-        if (r < 0)
-                log_warning_errno(r, "Signal %s cannot be sent", what);
-}
-
 void bus_job_added(Job *j) {
-        check(sd_bus_emit_object_added(j->manager->bus, j->path), "InterfacesAdded");
-        check(sd_bus_emit_signal(j->manager->bus, "/org/tdpd1", "org.tdpd1.Manager", "JobNew", "uo", j->id,
-                                 j->path),
-              "JobNew");
+        bus_check_signal(sd_bus_emit_object_added(j->manager->bus, j->path), "InterfacesAdded");
+        bus_check_signal(sd_bus_emit_signal(j->manager->bus, "/org/tdpd1", "org.tdpd1.Manager", "JobNew",
+                                            "uo", j->id, j->path),
+                         "JobNew");
 }
 
 void bus_job_removed(Job *j, const char *result) {
-        check(sd_bus_emit_object_removed(j->manager->bus, j->path), "InterfacesRemoved");
-        check(sd_bus_emit_signal(j->manager->bus, "/org/tdpd1", "org.tdpd1.Manager", "JobRemoved", "uosss",
-                                 j->id, j->path, result, j->failed ? j->error.name : "",
-                                 j->failed ? j->error.message : ""),
-              "JobRemoved");
+        bus_check_signal(sd_bus_emit_object_removed(j->manager->bus, j->path), "InterfacesRemoved");
+        bus_check_signal(sd_bus_emit_signal(j->manager->bus, "/org/tdpd1", "org.tdpd1.Manager", "JobRemoved",
+                                            "uosss", j->id, j->path, result, j->failed ? j->error.name : "",
+                                            j->failed ? j->error.message : ""),
+                         "JobRemoved");
 }
 
 void bus_job_changed(Job *j, const char *property) {
-        check(sd_bus_emit_properties_changed(j->manager->bus, j->path, "org.tdpd1.Job", property, NULL),
-              "PropertiesChanged");
+        bus_check_signal(sd_bus_emit_properties_changed(j->manager->bus, j->path, "org.tdpd1.Job", property,
+                                                        NULL),
+                         "PropertiesChanged");
 }
 
 static const sd_bus_vtable vtable[] = {

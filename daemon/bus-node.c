@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "bus-object.h"
 #include "bus-pool.h"
 
 #define NODE_PREFIX "/org/tdpd1/node"
@@ -143,13 +144,14 @@ static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***re
         nodes = calloc(t->n_nodes + 1, sizeof(char *));
         if (!nodes)
                 return -ENOMEM;
-        for (size_t i = 0; i < t->n_nodes; i++)
-                if (asprintf(&nodes[i], NODE_PREFIX "/%u", t->nodes[i].id) < 0) {
-                        while (i-- > 0)
-                                free(nodes[i]);
-                        free(nodes);
-                        return -ENOMEM;
-                }
+        for (size_t i = 0; i < t->n_nodes; i++) {
+                char node[64];
+
+                snprintf(node, sizeof(node), NODE_PREFIX "/%u", t->nodes[i].id);
+                r = bus_set_path(nodes, i, node);
+                if (r < 0)
+                        return r;
+        }
         *ret_nodes = nodes;
         return 0;
 }

@@ -6,9 +6,9 @@
 #include "auth.h"
 #include "bus-error.h"
 #include "bus-job.h"
+#include "bus-object.h"
 #include "bus-vm-range.h"
 #include "bus-vm-stats.h"
-#include "log.h"
 #include "vm.h"
 
 #define VM_PREFIX "/org/tdpd1/vm"
@@ -208,66 +208,61 @@ static int enumerate(sd_bus *bus, const char *prefix, void *userdata, char ***re
         VM *vm, *tmp;
         size_t n = 0;
         char **nodes;
+        int r;
 
         nodes = calloc(HASH_COUNT(m->vms) + 1, sizeof(char *));
         if (!nodes)
                 return -ENOMEM;
         HASH_ITER (hh, m->vms, vm, tmp) {
-                nodes[n] = strdup(vm->path);
-                if (!nodes[n++]) {
-                        while (n-- > 0)
-                                free(nodes[n]);
-                        free(nodes);
-                        return -ENOMEM;
-                }
+                r = bus_set_path(nodes, n++, vm->path);
+                if (r < 0)
+                        return r;
         }
         *ret_nodes = nodes;
         return 0;
 }
 
-static void check(int r, const char *what) {
-        if (r < 0)
-                log_warning_errno(r, "Signal %s cannot be sent", what);
-}
-
 void bus_vm_added(VM *vm) {
         sd_bus *bus = vm->manager->bus;
 
-        check(sd_bus_emit_object_added(bus, vm->path), "InterfacesAdded");
-        check(sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "VMAdded", "so", vm->name,
-                                 vm->path),
-              "VMAdded");
+        bus_check_signal(sd_bus_emit_object_added(bus, vm->path), "InterfacesAdded");
+        bus_check_signal(sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "VMAdded", "so",
+                                            vm->name, vm->path),
+                         "VMAdded");
 }
 
 void bus_vm_removed(VM *vm) {
         sd_bus *bus = vm->manager->bus;
 
-        check(sd_bus_emit_object_removed(bus, vm->path), "InterfacesRemoved");
-        check(sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "VMRemoved", "so", vm->name,
-                                 vm->path),
-              "VMRemoved");
+        bus_check_signal(sd_bus_emit_object_removed(bus, vm->path), "InterfacesRemoved");
+        bus_check_signal(sd_bus_emit_signal(bus, "/org/tdpd1", "org.tdpd1.Manager", "VMRemoved", "so",
+                                            vm->name, vm->path),
+                         "VMRemoved");
 }
 
 void bus_vm_holes_changed(VM *vm, const uint64_t *lost, uint64_t healed) {
         sd_bus *bus = vm->manager->bus;
 
-        check(bus_vm_emit_holes(vm, lost, healed), "HolesChanged");
-        check(sd_bus_emit_properties_changed(bus, vm->path, "org.tdpd1.VM", "Holes", "HoleReasons", NULL),
-              "PropertiesChanged");
+        bus_check_signal(bus_vm_emit_holes(vm, lost, healed), "HolesChanged");
+        bus_check_signal(sd_bus_emit_properties_changed(bus, vm->path, "org.tdpd1.VM", "Holes",
+                                                        "HoleReasons", NULL),
+                         "PropertiesChanged");
 }
 
 void bus_vm_slots_changed(VM *vm) {
         sd_bus *bus = vm->manager->bus;
 
-        check(sd_bus_emit_signal(bus, vm->path, "org.tdpd1.VM", "SlotsChanged", "t", vm->bytes),
-              "SlotsChanged");
-        check(sd_bus_emit_properties_changed(bus, vm->path, "org.tdpd1.VM", "Bytes", "Slots", NULL),
-              "PropertiesChanged");
+        bus_check_signal(sd_bus_emit_signal(bus, vm->path, "org.tdpd1.VM", "SlotsChanged", "t", vm->bytes),
+                         "SlotsChanged");
+        bus_check_signal(sd_bus_emit_properties_changed(bus, vm->path, "org.tdpd1.VM", "Bytes", "Slots",
+                                                        NULL),
+                         "PropertiesChanged");
 }
 
 void bus_vm_changed(VM *vm, const char *property) {
-        check(sd_bus_emit_properties_changed(vm->manager->bus, vm->path, "org.tdpd1.VM", property, NULL),
-              "PropertiesChanged");
+        bus_check_signal(sd_bus_emit_properties_changed(vm->manager->bus, vm->path, "org.tdpd1.VM", property,
+                                                        NULL),
+                         "PropertiesChanged");
 }
 
 #define CONST   SD_BUS_VTABLE_PROPERTY_CONST

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
+#include "number.h"
 #include "sysfs.h"
 
 #define FILE_NAME "calibration"
@@ -77,17 +78,8 @@ int calibration_write(FILE *f, const Calibration *c) {
 
 /* The next number of a line: true if there is one, without sign and without overflow. */
 static bool next_number(const char **p, uint64_t *ret) {
-        char *end;
-
         *p += strspn(*p, " ");
-        if (**p < '0' || **p > '9')
-                return false;
-        errno = 0;
-        *ret = strtoull(*p, &end, 10);
-        if (errno != 0 || (*end != ' ' && *end != '\0'))
-                return false;
-        *p = end;
-        return true;
+        return number_read(p, ret) >= 0 && (**p == ' ' || **p == '\0');
 }
 
 static bool is_end(const char *p) {
@@ -213,8 +205,7 @@ static int read_text(const char *dir, char **ret, size_t *ret_size) {
         _cleanup_close_ int fd = -1;
         char path[PATH_MAX];
         struct stat st;
-        size_t n = 0;
-        ssize_t k;
+        ssize_t n;
 
         if (snprintf(path, sizeof(path), "%s/" FILE_NAME, dir) >= (int) sizeof(path))
                 return -ENAMETOOLONG;
@@ -229,15 +220,11 @@ static int read_text(const char *dir, char **ret, size_t *ret_size) {
         buf = malloc(FILE_MAX);
         if (!buf)
                 return -ENOMEM;
-        while (n < FILE_MAX && (k = read(fd, buf + n, FILE_MAX - n)) != 0) {
-                if (k < 0 && errno == EINTR)
-                        continue;
-                if (k < 0)
-                        return -errno;
-                n += (size_t) k;
-        }
+        n = read_full(fd, buf, FILE_MAX);
+        if (n < 0)
+                return (int) n;
         *ret = TAKE_PTR(buf);
-        *ret_size = n;
+        *ret_size = (size_t) n;
         return 0;
 }
 

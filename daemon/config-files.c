@@ -32,16 +32,6 @@ static void dropins_done(DropIns *d) {
         free(d->items);
 }
 
-static void file_closep(FILE **f) {
-        if (*f)
-                fclose(*f);
-}
-
-static void dir_closep(DIR **d) {
-        if (*d)
-                closedir(*d);
-}
-
 /* For what comes from the system, for which there is no better text. */
 static int refuse_errno(ConfigError *error, const char *path, int r) {
         if (r == -ENOMEM)
@@ -52,7 +42,7 @@ static int refuse_errno(ConfigError *error, const char *path, int r) {
 
 /* -ENOENT only if there is no such file, without an error's text then. */
 static int load_file(Config *c, const char *path, ConfigError *error) {
-        _cleanup_(file_closep) FILE *f = NULL;
+        _cleanup_fclose_ FILE *f = NULL;
         _cleanup_close_ int fd = -1;
         _cleanup_free_ char *text = NULL;
         struct stat st, null;
@@ -124,7 +114,7 @@ static int add_dropin(DropIns *all, const char *dir, const char *name, ConfigErr
 }
 
 static int list_dropins(const char *dir, DropIns *all, ConfigError *error) {
-        _cleanup_(dir_closep) DIR *d = NULL;
+        _cleanup_closedir_ DIR *d = NULL;
         struct dirent *e;
         int r;
 

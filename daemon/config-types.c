@@ -2,48 +2,36 @@
 #include <errno.h>
 
 #include "config-table.h"
+#include "number.h"
 
 int config_read_number(const char *value, uint64_t *ret) {
         uint64_t v;
-        char *end;
+        int r;
 
         if (streq(value, "infinity")) {
                 *ret = UINT64_MAX;
                 return 0;
         }
-        if (*value < '0' || *value > '9') /* strtoull() takes signs and blanks */
-                return -EINVAL;
-        errno = 0;
-        v = strtoull(value, &end, 10);
-        if (errno != 0)
-                return -ERANGE;
-        if (*end != '\0')
+        r = number_read(&value, &v);
+        if (r < 0)
+                return r;
+        if (*value != '\0')
                 return -EINVAL;
         *ret = v;
         return 0;
 }
 
 int config_read_size(const char *value, uint64_t *ret) {
-        static const char suffixes[] = "KMGT";
-        _cleanup_free_ char *digits = NULL;
-        const char *suffix;
-        size_t n = strlen(value);
         uint64_t v;
         int r;
 
-        if (n == 0 || !(suffix = strchr(suffixes, value[n - 1])))
+        if (streq(value, "infinity"))
                 return config_read_number(value, ret);
-
-        digits = strndup(value, n - 1);
-        if (!digits)
-                return -ENOMEM;
-        if (streq(digits, "infinity"))
-                return -EINVAL;
-        r = config_read_number(digits, &v);
+        r = size_read(&value, 1, &v);
         if (r < 0)
                 return r;
-        if (__builtin_mul_overflow(v, UINT64_C(1) << (10 * (suffix - suffixes + 1)), &v))
-                return -ERANGE;
+        if (*value != '\0')
+                return -EINVAL;
         *ret = v;
         return 0;
 }

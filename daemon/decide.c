@@ -28,7 +28,7 @@ int decide_read_vmm(pid_t pid, VMFacts *ret) {
         _cleanup_close_ int fd = -1;
         _cleanup_free_ char *buf = NULL;
         char path[64];
-        size_t n = 0;
+        ssize_t n;
 
         snprintf(path, sizeof(path), "/proc/%i/cmdline", (int) pid);
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -37,18 +37,10 @@ int decide_read_vmm(pid_t pid, VMFacts *ret) {
         buf = malloc(CMDLINE_MAX);
         if (!buf)
                 return -ENOMEM;
-        while (n < CMDLINE_MAX) {
-                ssize_t k = read(fd, buf + n, CMDLINE_MAX - n);
-
-                if (k < 0 && errno == EINTR)
-                        continue;
-                if (k < 0)
-                        return -errno;
-                if (k == 0)
-                        break;
-                n += (size_t) k;
-        }
-        return vm_facts_parse(buf, n, ret);
+        n = read_full(fd, buf, CMDLINE_MAX);
+        if (n < 0)
+                return (int) n;
+        return vm_facts_parse(buf, (size_t) n, ret);
 }
 
 /* Only if a rule asks for it: it may go over a network. */

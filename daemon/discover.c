@@ -14,11 +14,6 @@
 
 #define VM_LINK "anon_inode:kvm-vm"
 
-static void closedirp(DIR **d) {
-        if (*d)
-                closedir(*d);
-}
-
 static int link_is_vm(int dir, const char *name) {
         char target[64];
         ssize_t n;
@@ -55,7 +50,7 @@ static int not_permitted(pid_t pid, int r, sd_bus_error *error) {
 }
 
 int discover_vm_fd(pid_t pid, int pidfd, int *ret_fd, sd_bus_error *error) {
-        _cleanup_(closedirp) DIR *d = NULL;
+        _cleanup_closedir_ DIR *d = NULL;
         _cleanup_close_ int found = -1;
         char path[64];
         struct dirent *de;

@@ -30,11 +30,6 @@ struct DrainScan {
         Target targets[];
 };
 
-static void closedirp(DIR **d) {
-        if (*d)
-                closedir(*d);
-}
-
 DrainScan *drain_scan_free(DrainScan *s) {
         if (!s)
                 return NULL;
@@ -79,7 +74,7 @@ static void scan_maps(DrainScan *s, pid_t pid) {
 }
 
 static void scan_fds(DrainScan *s, pid_t pid) {
-        _cleanup_(closedirp) DIR *d = NULL;
+        _cleanup_closedir_ DIR *d = NULL;
         char path[PATH_MAX];
         struct dirent *de;
         dev_t device;
@@ -94,7 +89,7 @@ static void scan_fds(DrainScan *s, pid_t pid) {
 
 /* A process that ends meanwhile, or that we may not look at, is none that can be told. */
 static int scan_step(Worker *w, size_t lane, size_t piece, void *userdata) {
-        _cleanup_(closedirp) DIR *d = NULL;
+        _cleanup_closedir_ DIR *d = NULL;
         DrainScan *s = userdata;
         struct dirent *de;
 

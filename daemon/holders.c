@@ -53,16 +53,6 @@ void holders_done(Holders *h) {
         *h = (Holders){};
 }
 
-static void closedirp(DIR **d) {
-        if (*d)
-                closedir(*d);
-}
-
-static void fclosep(FILE **f) {
-        if (*f)
-                fclose(*f);
-}
-
 /* "\040(deleted)" and other octal escapes; anything that is no plain ASCII becomes "?". */
 static void copy_name(char *to, size_t size, const char *from, size_t len) {
         size_t n = 0;
@@ -203,7 +193,7 @@ static FILE *open_of(Scan *s, pid_t pid, const char *file) {
 }
 
 static int scan_maps(Scan *s, const Holder *process) {
-        _cleanup_(fclosep) FILE *maps = NULL, *numa = NULL;
+        _cleanup_fclose_ FILE *maps = NULL, *numa = NULL;
         _cleanup_free_ char *line = NULL, *other = NULL;
         size_t size = 0, other_size = 0;
         NumaLine *n;
@@ -244,7 +234,7 @@ static int scan_maps(Scan *s, const Holder *process) {
 }
 
 static int read_mounts(Scan *s) {
-        _cleanup_(fclosep) FILE *f = NULL;
+        _cleanup_fclose_ FILE *f = NULL;
         _cleanup_free_ char *line = NULL;
         char path[PATH_MAX], point[256];
         size_t size = 0;
@@ -300,7 +290,7 @@ static int look_at_fd(Scan *s, const Holder *process, const char *folder, const 
 }
 
 static int scan_fds(Scan *s, const Holder *process) {
-        _cleanup_(closedirp) DIR *d = NULL;
+        _cleanup_closedir_ DIR *d = NULL;
         char folder[PATH_MAX];
         struct dirent *de;
         int r = 0;
@@ -340,7 +330,7 @@ static int scan_process(Scan *s, pid_t pid) {
 }
 
 int holders_scan(const char *proc_root, bool (*go_on)(void *userdata), void *userdata, Holders *ret) {
-        _cleanup_(closedirp) DIR *d = NULL;
+        _cleanup_closedir_ DIR *d = NULL;
         Scan s = { .proc_root = proc_root };
         struct dirent *de;
         int r = 0;

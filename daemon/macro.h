@@ -3,9 +3,11 @@
 
 /* The few idioms that every file uses: cleanup attributes and passing of ownership. */
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -51,9 +53,21 @@ static inline void closep(int *fd) {
         safe_close(*fd);
 }
 
+static inline void fclosep(FILE **f) {
+        if (*f)
+                fclose(*f);
+}
+
+static inline void closedirp(DIR **d) {
+        if (*d)
+                closedir(*d);
+}
+
 static inline bool streq(const char *a, const char *b) {
         return strcmp(a, b) == 0;
 }
 
-#define _cleanup_free_  _cleanup_(freep)
-#define _cleanup_close_ _cleanup_(closep)
+#define _cleanup_free_     _cleanup_(freep)
+#define _cleanup_close_    _cleanup_(closep)
+#define _cleanup_fclose_   _cleanup_(fclosep)
+#define _cleanup_closedir_ _cleanup_(closedirp)

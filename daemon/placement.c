@@ -6,6 +6,7 @@
 
 #include "bus-error.h"
 #include "format.h"
+#include "number.h"
 
 static const char *const numa_mode_table[_NUMA_MODE_MAX] = {
         [NUMA_AUTO] = "auto",
@@ -396,38 +397,28 @@ static int compare_parts(const void *a, const void *b) {
 }
 
 int placement_parts_parse(const char *s, PlacementPart parts[static PLACEMENT_PARTS_MAX], size_t *ret_n) {
-        static const char suffixes[] = "KMGT";
         size_t n = 0;
 
         do {
                 uint64_t node, bytes;
-                const char *suffix;
-                char *end;
+                int r;
 
                 if (n == PLACEMENT_PARTS_MAX)
                         return -ERANGE;
-                if (*s < '0' || *s > '9')
+                r = number_read(&s, &node);
+                if (r < 0)
+                        return r;
+                if (*s++ != ':')
                         return -EINVAL;
-                node = strtoul(s, &end, 10);
-                if (*end != ':' || end[1] < '0' || end[1] > '9')
+                r = size_read(&s, 1, &bytes);
+                if (r < 0)
+                        return r;
+                if (*s != '\0' && *s != ',')
                         return -EINVAL;
-                errno = 0;
-                bytes = strtoull(end + 1, &end, 10);
-                if (errno != 0 || node >= NODE_ID_MAX)
-                        return -ERANGE;
-                if (*end != '\0' && (suffix = strchr(suffixes, *end))) {
-                        if (__builtin_mul_overflow(bytes, UINT64_C(1) << (10 * (suffix - suffixes + 1)),
-                                                   &bytes))
-                                return -ERANGE;
-                        end++;
-                }
-                if (*end != '\0' && *end != ',')
-                        return -EINVAL;
-                if (bytes == 0 || bytes > INT64_MAX / PLACEMENT_PARTS_MAX)
+                if (node >= NODE_ID_MAX || bytes == 0 || bytes > INT64_MAX / PLACEMENT_PARTS_MAX)
                         return -ERANGE;
                 parts[n++] = (PlacementPart){ .node = (unsigned) node, .bytes = bytes };
-                s = *end == ',' ? end + 1 : NULL;
-        } while (s);
+        } while (*s++ == ',');
 
         qsort(parts, n, sizeof(*parts), compare_parts);
         for (size_t i = 1; i < n; i++)

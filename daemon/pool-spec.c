@@ -8,6 +8,7 @@
 
 #include "format.h"
 #include "node.h"
+#include "number.h"
 
 /* A configuration names each pool once, and no host has more than some. */
 #define SPECS_MAX 4096U
@@ -66,33 +67,15 @@ static int _printf_(2, 3) refuse(char why[static POOL_SPEC_WHY_MAX], const char 
         return -EINVAL;
 }
 
-/* Digits up to "end", no sign, no blank. */
-static bool read_number(const char **s, uint64_t *ret) {
-        char *end;
-
-        if (**s < '0' || **s > '9')
-                return false;
-        errno = 0;
-        *ret = strtoull(*s, &end, 10);
-        *s = end;
-        return errno == 0;
-}
-
-/* "unit" is that of a bare number, or 0 if there must be a suffix. */
+/* "unit" is that of a bare number, or 0 if there must be a suffix.  2MB is another way to write 2M. */
 static bool read_size(const char **s, uint64_t unit, uint64_t *ret) {
-        static const char suffixes[] = "KMGT";
-        const char *suffix;
-
-        if (!read_number(s, ret))
+        if (size_read(s, unit, ret) < 0)
                 return false;
-        suffix = **s != '\0' ? strchr(suffixes, **s) : NULL;
-        if (suffix) {
-                unit = UINT64_C(1) << (10 * (suffix - suffixes + 1));
+        if ((*s)[-1] >= '0' && (*s)[-1] <= '9')
+                return unit != 0;
+        if (**s == 'B')
                 (*s)++;
-                if (**s == 'B')
-                        (*s)++;
-        }
-        return unit != 0 && !__builtin_mul_overflow(*ret, unit, ret);
+        return true;
 }
 
 static int check(const PoolSpec *s, const PoolSpecs *p, const char *word,
@@ -121,13 +104,13 @@ static bool read_nova(const char *s, PoolSpec *ret) {
 
                 if (strncmp(s, "node:", 5) == 0 && !has_node) {
                         s += 5;
-                        good = has_node = read_number(&s, &node);
+                        good = has_node = number_read(&s, &node) >= 0;
                 } else if (strncmp(s, "size:", 5) == 0 && !has_size) {
                         s += 5;
                         good = has_size = read_size(&s, KIB(1), &ret->page_size);
                 } else if (strncmp(s, "count:", 6) == 0 && !has_count) {
                         s += 6;
-                        good = has_count = read_number(&s, &ret->pages);
+                        good = has_count = number_read(&s, &ret->pages) >= 0;
                 } else
                         return false;
                 if (!good)
@@ -144,8 +127,8 @@ static bool read_nova(const char *s, PoolSpec *ret) {
 static bool read_ours(const char *s, PoolSpec *ret) {
         uint64_t node;
 
-        if (!read_size(&s, 0, &ret->page_size) || *s++ != ':' || !read_number(&s, &ret->pages) ||
-            *s++ != '@' || !read_number(&s, &node))
+        if (!read_size(&s, 0, &ret->page_size) || *s++ != ':' || number_read(&s, &ret->pages) < 0 ||
+            *s++ != '@' || number_read(&s, &node) < 0)
                 return false;
         ret->node = (unsigned) MIN_OF(node, UINT32_MAX);
         return *s == '\0';

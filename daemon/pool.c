@@ -12,11 +12,6 @@
 
 #define STABLE_TRIES 64U
 
-static void closedirp(DIR **d) {
-        if (*d)
-                closedir(*d);
-}
-
 int pool_load(const char *root, unsigned node, uint64_t page_size, Pool *ret) {
         Pool p = { .page_size = page_size };
         uint64_t kib = page_size / 1024, again;
@@ -67,7 +62,7 @@ static int pool_compare(const void *a, const void *b) {
 }
 
 int pools_load(const char *sysfs_root, unsigned node, Pool **ret, size_t *ret_n) {
-        _cleanup_(closedirp) DIR *d = NULL;
+        _cleanup_closedir_ DIR *d = NULL;
         _cleanup_free_ Pool *pools = NULL;
         char path[PATH_MAX];
         size_t n = 0;

@@ -64,8 +64,6 @@ static int add_size(const char *word, void *target, ConfigError *error) {
         if (s->n >= RULE_LIST_MAX)
                 return -E2BIG;
         r = read_page_size(word, &s->items[s->n]);
-        if (r == -ENOMEM)
-                return r;
         if (r < 0)
                 return config_refuse(error, "\"%.40s\" is no page size, like 4K, 2M or 1G", word);
         s->n++;
@@ -101,7 +99,7 @@ static int parse_page_size(const ConfigItem *item, const char *value, void *targ
         int r = value[0] != '\0' ? read_page_size(value, &size) : 0;
 
         if (r < 0)
-                return r == -ENOMEM ? r : -EINVAL;
+                return -EINVAL;
         *(uint64_t *) target = size;
         return 0;
 }

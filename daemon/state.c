@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "name.h"
+#include "sysfs.h"
 
 #define COMMITTED ".vm"
 #define PREPARED  ".new"
@@ -135,30 +136,23 @@ int state_remove(State *s, const char *name) {
 
 static int read_text(int fd, size_t size_max, char **ret, size_t *ret_size) {
         _cleanup_free_ char *buf = NULL;
-        size_t n = 0, room = 0;
+        size_t n = 0;
+        ssize_t k;
 
-        for (;;) {
-                ssize_t k;
+        /* Most are small, and there may be thousands. */
+        do {
+                char *grown = realloc(buf, n + KIB(4));
 
-                if (n == room) {
-                        char *grown = realloc(buf, room + KIB(4));
-
-                        if (!grown)
-                                return -ENOMEM;
-                        buf = grown;
-                        room += KIB(4);
-                }
-                k = read(fd, buf + n, room - n);
-                if (k < 0 && errno == EINTR)
-                        continue;
+                if (!grown)
+                        return -ENOMEM;
+                buf = grown;
+                k = read_full(fd, buf + n, KIB(4));
                 if (k < 0)
-                        return -errno;
-                if (k == 0)
-                        break;
+                        return (int) k;
                 n += (size_t) k;
                 if (n > size_max)
                         return -EFBIG;
-        }
+        } while (k == (ssize_t) KIB(4));
         *ret = TAKE_PTR(buf);
         *ret_size = n;
         return 0;

@@ -10,20 +10,11 @@
 
 #define SYSFS_FILE_MAX KIB(64)
 
-static int read_file(const char *path, char **ret) {
-        _cleanup_close_ int fd = -1;
-        _cleanup_free_ char *buf = NULL;
+ssize_t read_full(int fd, void *buf, size_t size) {
         size_t n = 0;
 
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-        if (fd < 0)
-                return -errno;
-        buf = malloc(SYSFS_FILE_MAX + 1);
-        if (!buf)
-                return -ENOMEM;
-
-        for (;;) {
-                ssize_t k = read(fd, buf + n, SYSFS_FILE_MAX - n);
+        while (n < size) {
+                ssize_t k = read(fd, (char *) buf + n, size - n);
 
                 if (k < 0 && errno == EINTR)
                         continue;
@@ -32,10 +23,27 @@ static int read_file(const char *path, char **ret) {
                 if (k == 0)
                         break;
                 n += (size_t) k;
-                if (n == SYSFS_FILE_MAX)
-                        return -E2BIG;
         }
+        return (ssize_t) n;
+}
 
+static int read_file(const char *path, char **ret) {
+        _cleanup_close_ int fd = -1;
+        _cleanup_free_ char *buf = NULL;
+        ssize_t n;
+
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        if (fd < 0)
+                return -errno;
+        buf = malloc(SYSFS_FILE_MAX + 1);
+        if (!buf)
+                return -ENOMEM;
+
+        n = read_full(fd, buf, SYSFS_FILE_MAX);
+        if (n < 0)
+                return (int) n;
+        if (n == (ssize_t) SYSFS_FILE_MAX)
+                return -E2BIG;
         buf[n] = '\0';
         *ret = TAKE_PTR(buf);
         return 0;

@@ -7,3 +7,6 @@
 int sysfs_read(char **ret, const char *path, ...) _printf_(2, 3);
 int sysfs_read_u64(uint64_t *ret, const char *path, ...) _printf_(2, 3);
 int sysfs_write_u64(uint64_t v, const char *path, ...) _printf_(2, 3);
+
+/* Until the end of the file, or "size" is there: how much there is. */
+ssize_t read_full(int fd, void *buf, size_t size);

@@ -6,35 +6,7 @@
 #include <stdio.h>
 
 #include "node.h"
-
-static const char suffixes[] = "KMGT";
-
-static int read_number(const char **p, uint64_t *ret) {
-        char *end;
-
-        if (**p < '0' || **p > '9')
-                return -EINVAL;
-        errno = 0;
-        *ret = strtoull(*p, &end, 10);
-        if (errno != 0)
-                return -ERANGE;
-        *p = end;
-        return 0;
-}
-
-static int read_size(const char **p, uint64_t *ret) {
-        const char *suffix;
-        int r;
-
-        r = read_number(p, ret);
-        if (r < 0)
-                return r;
-        if (**p == '\0' || !(suffix = strchr(suffixes, **p)))
-                return 0;
-        (*p)++;
-        return __builtin_mul_overflow(*ret, UINT64_C(1) << (10 * (suffix - suffixes + 1)), ret) ? -ERANGE
-                                                                                                : 0;
-}
+#include "number.h"
 
 static void skip_blanks(const char **p) {
         *p += strspn(*p, " \t");
@@ -54,7 +26,7 @@ static int read_attribute(const char **p, WarmSpec *spec) {
         int r;
 
         if (!spec->has_node && skip_word(p, "node=")) {
-                r = read_number(p, &v);
+                r = number_read(p, &v);
                 if (r < 0)
                         return r;
                 if (v >= NODE_ID_MAX)
@@ -64,7 +36,7 @@ static int read_attribute(const char **p, WarmSpec *spec) {
                 return 0;
         }
         if (spec->page_size == 0 && skip_word(p, "page=")) {
-                r = read_size(p, &spec->page_size);
+                r = size_read(p, 1, &spec->page_size);
                 if (r < 0)
                         return r;
                 /* Page sizes of all kernels are powers of two, none of them smaller. */
@@ -78,13 +50,13 @@ static int read_spec(const char **p, WarmSpec *ret) {
         WarmSpec spec = { .count = 1 };
         int r;
 
-        r = read_size(p, &spec.bytes);
+        r = size_read(p, 1, &spec.bytes);
         if (r < 0)
                 return r;
         if (skip_word(p, "*")) {
                 uint64_t v;
 
-                r = read_number(p, &v);
+                r = number_read(p, &v);
                 if (r < 0)
                         return r;
                 if (v == 0 || v > WARM_COUNT_MAX)
@@ -150,13 +122,9 @@ int warm_specs_add(WarmSpecs *specs, const char *s) {
 }
 
 static int format_size(uint64_t n, char *buf, size_t size) {
-        size_t u = 0;
+        const char *suffix = size_split(n, &n);
 
-        while (n != 0 && n % 1024 == 0 && u + 1 < sizeof(suffixes)) {
-                n /= 1024;
-                u++;
-        }
-        return snprintf(buf, size, "%" PRIu64 "%.1s", n, u > 0 ? &suffixes[u - 1] : "");
+        return snprintf(buf, size, "%" PRIu64 "%s", n, suffix);
 }
 
 const char *warm_spec_format(const WarmSpec *spec, char buf[static WARM_SPEC_TEXT_MAX]) {

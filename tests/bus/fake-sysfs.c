@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "fixture.h"
+#include "tree.h"
 
 #define LIMITS_MAX 8
 
@@ -42,10 +42,6 @@ int fake_sysfs_setup(void **state) {
         return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
-        return remove(path);
-}
-
 static void kernel_stop(void) {
         if (group_fd < 0)
                 return;
@@ -64,27 +60,17 @@ static void kernel_stop(void) {
 int fake_sysfs_teardown(void **state) {
         (void) fixture_teardown(state);
         kernel_stop();
-        return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        return tree_remove(root);
 }
 
 void put(const char *text, const char *format, ...) {
-        char path[256], relative[160];
+        char relative[160];
         va_list ap;
-        FILE *f;
 
         va_start(ap, format);
         vsnprintf(relative, sizeof(relative), format, ap);
         va_end(ap);
-        snprintf(path, sizeof(path), "%s/%s", root, relative);
-        for (char *p = path + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-                *p = '\0';
-                assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
-                *p = '/';
-        }
-        f = fopen(path, "we");
-        assert_non_null(f);
-        fputs(text, f);
-        assert_int_equal(fclose(f), 0);
+        tree_put(root, relative, text);
 }
 
 void put_node(unsigned id, const char *cpus, const char *mem_kib) {

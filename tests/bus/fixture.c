@@ -342,6 +342,32 @@ void release(Fixture *f, const char *vm) {
         sd_bus_message_unref(m);
 }
 
+int get_memory(Fixture *f, const char *vm, uint64_t expected) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus_message *m = call(f->bus, &error, vm, "org.tdpd1.VM", "GetMemory", NULL);
+        const char *name;
+        struct stat st;
+        uint64_t bytes;
+        uint32_t node;
+        int fd;
+
+        if (!m)
+                fail_msg("GetMemory of %s: %s", vm, error.message);
+        assert_true(sd_bus_message_read(m, "a(stuh)", 1, &name, &bytes, &node, &fd) > 0);
+        assert_string_equal(name, "node0");
+        assert_int_equal(node, 0);
+        fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        assert_true(fd >= 0);
+        sd_bus_message_unref(m);
+        assert_int_equal(fstat(fd, &st), 0);
+        assert_int_equal(st.st_size, bytes);
+        assert_int_equal((uint64_t) st.st_blocks * 512, bytes);
+        assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+        if (expected > 0)
+                assert_int_equal(bytes, expected);
+        return fd;
+}
+
 const JobEnd *wait_job(Fixture *f, const char *job) {
         uint64_t until = now_usec() + JOB_USEC;
 

@@ -75,6 +75,8 @@ typedef struct Reservation {
 } Reservation;
 Reservation reserve(Fixture *f, const char *name, uint64_t bytes, uint64_t page_size);
 void release(Fixture *f, const char *vm);
+/* The memfd of a VM that has one, to be closed: sealed, populated, and of so many bytes (0: any). */
+int get_memory(Fixture *f, const char *vm, uint64_t expected);
 
 const JobEnd *wait_job(Fixture *f, const char *job);
 char *vm_state(Fixture *f, const char *vm);

@@ -113,12 +113,7 @@ static void case_46_no_vm_is_adopted_without_a_rule_for_it(void **state) {
 
 /* It will be attached to under the name that its memory was reserved for. */
 static void test_reserved_memory_is_not_adopted(void **state) {
-        sd_bus_error error = SD_BUS_ERROR_NULL;
-        const char *name;
-        sd_bus_message *m;
-        uint64_t bytes;
         Reservation r;
-        uint32_t node;
         Fixture *f;
         pid_t pid;
         int fd;
@@ -127,12 +122,10 @@ static void test_reserved_memory_is_not_adopted(void **state) {
         f = standin_start_with("good", "[Rule all]\nAdopt=yes\n");
         r = reserve(f, "other", MIB, 4096);
         assert_string_equal(wait_job(f, r.job)->result, "done");
-        m = call(f->bus, &error, r.vm, "org.tdpd1.VM", "GetMemory", NULL);
-        assert_non_null(m);
-        assert_true(sd_bus_message_read(m, "a(stuh)", 1, &name, &bytes, &node, &fd) > 0);
+        fd = get_memory(f, r.vm, MIB);
         pid = spawn_named_vmm(qemu, fd);
         assert_false(comes_to_vms(f, 2));
-        sd_bus_message_unref(m);
+        close(fd);
         reap(pid, SIGKILL);
         fixture_stop(f);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What memory is once it is handed out, and what is left if it could not be. */
 #include "standin.h"
+#include "tree.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -33,25 +34,6 @@ static Fixture *start_filtered(const char *call, const char *config) {
         return f;
 }
 
-static int get_fd(Fixture *f, const char *vm) {
-        sd_bus_error error = SD_BUS_ERROR_NULL;
-        const char *name;
-        sd_bus_message *m;
-        uint64_t bytes;
-        uint32_t node;
-        int fd;
-
-        m = call(f->bus, &error, vm, "org.tdpd1.VM", "GetMemory", NULL);
-        if (!m)
-                fail_msg("GetMemory: %s", error.message);
-        assert_true(sd_bus_message_enter_container(m, 'a', "(stuh)") > 0);
-        assert_true(sd_bus_message_read(m, "(stuh)", &name, &bytes, &node, &fd) > 0);
-        fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        assert_true(fd >= 0);
-        sd_bus_message_unref(m);
-        return fd;
-}
-
 /* Whether another program gets that many pages. */
 static bool can_take(uint64_t pages) {
         void *p = mmap(NULL, pages * HUGE_2M, PROT_READ | PROT_WRITE,
@@ -79,7 +61,7 @@ static void case_15_reserved_before_the_reply(void **state) {
         assert_false(can_take(1));
         assert_string_equal(wait_job(f, r.job)->result, "done");
         assert_false(can_take(1));
-        fd = get_fd(f, r.vm);
+        fd = get_memory(f, r.vm, 0);
         p = mmap(NULL, available * HUGE_2M, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         assert_ptr_not_equal(p, MAP_FAILED);
         for (uint64_t i = 0; i < available; i++)
@@ -182,7 +164,7 @@ static void check_kind(uint64_t page_size) {
         int fd;
 
         assert_string_equal(wait_job(f, r.job)->result, "done");
-        fd = get_fd(f, r.vm);
+        fd = get_memory(f, r.vm, 0);
         assert_int_equal(fstatfs(fd, &fs), 0);
         assert_int_equal(fs.f_type, page_size == 4096 ? TMPFS_MAGIC : HUGETLBFS_MAGIC);
         assert_int_equal(fs.f_bsize, page_size);
@@ -232,7 +214,7 @@ static void case_44_vmm_has_mapped_it(void **state) {
                 int fd;
 
                 assert_string_equal(wait_job(f, r.job)->result, "done");
-                fd = get_fd(f, r.vm);
+                fd = get_memory(f, r.vm, 0);
                 if (mapped) {
                         p = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
                         assert_ptr_not_equal(p, MAP_FAILED);
@@ -248,22 +230,6 @@ static void case_44_vmm_has_mapped_it(void **state) {
                 wait_no_vm(f);
         }
         fixture_stop(f);
-}
-
-static void write_file(const char *dir, const char *name, const char *text) {
-        char path[256];
-        FILE *f;
-
-        snprintf(path, sizeof(path), "%s/%s", dir, name);
-        for (char *p = path + strlen(dir) + 1; (p = strchr(p, '/')); p++) {
-                *p = '\0';
-                assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
-                *p = '/';
-        }
-        f = fopen(path, "we");
-        assert_non_null(f);
-        fputs(text, f);
-        assert_int_equal(fclose(f), 0);
 }
 
 /* Of threads other than the first: how many there are, and how many of them may run elsewhere than on that
@@ -298,7 +264,7 @@ static void count_threads(pid_t pid, const char *cpu, unsigned *ret_n, unsigned 
 
 /* Threads that populate run on CPUs of the node, here one that has only the last of this machine's. */
 static void case_40_threads_on_the_node(void **state) {
-        char dir[] = "/tmp/tdpd-test-sysfs-XXXXXX", arg[64], cpu[24], command[64];
+        char dir[] = "/tmp/tdpd-test-sysfs-XXXXXX", arg[64], cpu[24];
         unsigned n = 0, elsewhere = 0, seen = 0, bound = 0;
         long last = sysconf(_SC_NPROCESSORS_CONF) - 1;
         Reservation r;
@@ -311,10 +277,10 @@ static void case_40_threads_on_the_node(void **state) {
         }
         snprintf(cpu, sizeof(cpu), "%li", last);
         assert_non_null(mkdtemp(dir));
-        write_file(dir, "devices/system/node/online", "0\n");
-        write_file(dir, "devices/system/node/node0/cpulist", cpu);
-        write_file(dir, "devices/system/node/node0/meminfo",
-                   "Node 0 MemTotal: 16000000 kB\nNode 0 MemFree: 8000000 kB\n");
+        tree_put(dir, "devices/system/node/online", "0\n");
+        tree_put(dir, "devices/system/node/node0/cpulist", cpu);
+        tree_put(dir, "devices/system/node/node0/meminfo",
+                 "Node 0 MemTotal: 16000000 kB\nNode 0 MemFree: 8000000 kB\n");
         snprintf(arg, sizeof(arg), "--sysfs-root=%s", dir);
         f = fixture_start("[Workers]\nThreads=4\n", arg);
         r = reserve(f, "a", 1024 * MIB, 4096);
@@ -330,8 +296,7 @@ static void case_40_threads_on_the_node(void **state) {
         assert_true(bound >= seen - 2);
         assert_int_equal(elsewhere, 0);
         fixture_stop(f);
-        snprintf(command, sizeof(command), "rm -r %s", dir);
-        assert_int_equal(system(command), 0);
+        assert_int_equal(tree_remove(dir), 0);
 }
 
 int main(void) {

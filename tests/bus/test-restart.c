@@ -30,24 +30,6 @@ static void assert_state_of(Fixture *f, const char *vm, const char *expected) {
         free(s);
 }
 
-static int get_memory(Fixture *f, const char *vm) {
-        sd_bus_error error = SD_BUS_ERROR_NULL;
-        sd_bus_message *m = call(f->bus, &error, vm, "org.tdpd1.VM", "GetMemory", NULL);
-        const char *name;
-        uint64_t bytes;
-        uint32_t node;
-        int fd;
-
-        if (!m)
-                fail_msg("GetMemory: %s", error.message);
-        assert_true(sd_bus_message_enter_container(m, 'a', "(stuh)") > 0);
-        assert_true(sd_bus_message_read(m, "(stuh)", &name, &bytes, &node, &fd) > 0);
-        fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        assert_true(fd >= 0);
-        sd_bus_message_unref(m);
-        return fd;
-}
-
 static void test_populated(void **state) {
         static const int signals[] = { SIGKILL, SIGTERM, SIGABRT };
         Fixture *f = start(NULL);
@@ -56,7 +38,7 @@ static void test_populated(void **state) {
         int fd;
 
         assert_string_equal(wait_job(f, r.job)->result, "done");
-        fd = get_memory(f, r.vm);
+        fd = get_memory(f, r.vm, 0);
         assert_int_equal(pwrite(fd, "hello", 5, 12345), 5);
         close(fd);
         for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
@@ -65,7 +47,7 @@ static void test_populated(void **state) {
                 assert_int_equal(store_count(), 1);
         }
         /* The very same memory. */
-        fd = get_memory(f, r.vm);
+        fd = get_memory(f, r.vm, 0);
         assert_int_equal(pread(fd, word, 5, 12345), 5);
         assert_string_equal(word, "hello");
         close(fd);
@@ -158,7 +140,7 @@ static void test_joined(void **state) {
         restart(f, SIGKILL);
         assert_state(f, "built");
         assert_property(f, "Bytes", 8 * MIB);
-        close(get_memory(f, VM_PATH));
+        close(get_memory(f, VM_PATH, 0));
         release(f, VM_PATH);
         assert_int_equal(store_count(), 0);
         fixture_stop(f);
@@ -332,7 +314,7 @@ static void wait_holder(Fixture *f, uint32_t expected) {
 
 /* Maps the VM's memory, as a backend does that its VMM has given it to. */
 static void *hold(Fixture *f, const char *vm, uint64_t bytes) {
-        int fd = get_memory(f, vm);
+        int fd = get_memory(f, vm, 0);
         void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
         assert_ptr_not_equal(p, MAP_FAILED);
@@ -373,7 +355,7 @@ static void case_34_another_process_has_it_open(void **state) {
         int fd;
 
         assert_string_equal(wait_job(f, r.job)->result, "done");
-        fd = get_memory(f, r.vm);
+        fd = get_memory(f, r.vm, 0);
         release(f, r.vm);
         assert_int_equal(draining(f), 4 * MIB);
         wait_holder(f, (uint32_t) getpid());

@@ -95,31 +95,6 @@ static uint64_t populate_usec(Fixture *f, const char *vm) {
         return v;
 }
 
-static int get_memory(Fixture *f, const char *vm, uint64_t bytes) {
-        sd_bus_error error = SD_BUS_ERROR_NULL;
-        const char *name;
-        sd_bus_message *m;
-        struct stat st;
-        uint64_t n;
-        uint32_t node;
-        int fd;
-
-        m = call(f->bus, &error, vm, "org.tdpd1.VM", "GetMemory", NULL);
-        if (!m)
-                fail_msg("GetMemory: %s", error.message);
-        assert_true(sd_bus_message_enter_container(m, 'a', "(stuh)") > 0);
-        assert_true(sd_bus_message_read(m, "(stuh)", &name, &n, &node, &fd) > 0);
-        fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        assert_true(fd >= 0);
-        sd_bus_message_unref(m);
-        assert_int_equal(n, bytes);
-        assert_int_equal(fstat(fd, &st), 0);
-        assert_int_equal(st.st_size, bytes);
-        assert_int_equal((uint64_t) st.st_blocks * 512, bytes);
-        assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-        return fd;
-}
-
 /* Fails unless all of it is zero, and leaves a pattern. */
 static void poison_fd(int fd, uint64_t bytes) {
         uint64_t *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -6,28 +6,18 @@
 
 #include <cmocka.h>
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "cgroup.h"
+#include "tree.h"
 
 static char root[64];
 
 static void put(const char *text, const char *relative) {
-        char path[256];
-        FILE *f;
+        char file[256];
 
-        snprintf(path, sizeof(path), "%s/fs/cgroup/%s", root, relative);
-        for (char *p = path + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-                *p = '\0';
-                assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
-                *p = '/';
-        }
-        f = fopen(path, "we");
-        assert_non_null(f);
-        fputs(text, f);
-        assert_int_equal(fclose(f), 0);
+        snprintf(file, sizeof(file), "fs/cgroup/%s", relative);
+        tree_put(root, file, text);
 }
 
 static int setup(void **state) {
@@ -35,12 +25,8 @@ static int setup(void **state) {
         return mkdtemp(root) ? 0 : -1;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
-        return remove(path);
-}
-
 static int teardown(void **state) {
-        return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        return tree_remove(root);
 }
 
 static void assert_room(const char *cgroup, uint64_t page_size, uint64_t extra, const char *level,

@@ -8,38 +8,27 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
 #include "config.h"
+#include "tree.h"
 
 static char root[] = "/tmp/tdpd-config-XXXXXX";
 
 /* "text" NULL: a link to "target". */
 static void put(const char *path, const char *text, const char *target) {
-        char full[256];
-        FILE *f;
+        char full[320];
 
         snprintf(full, sizeof(full), "%s%s", root, path);
-        for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-                *p = '\0';
-                assert_true(mkdir(full, 0700) == 0 || errno == EEXIST);
-                *p = '/';
-        }
-        unlink(full);
-        if (target)
-                assert_int_equal(symlink(target, full), 0);
-        if (!text)
+        /* Not to write into what a link there leads to. */
+        (void) unlink(full);
+        /* Also for a link, as the folders above it come with it. */
+        tree_put(root, path + 1, text ?: "");
+        if (!target)
                 return;
-        f = fopen(full, "we");
-        assert_non_null(f);
-        assert_true(fputs(text, f) >= 0);
-        assert_int_equal(fclose(f), 0);
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
-        return remove(path);
+        assert_int_equal(unlink(full), 0);
+        assert_int_equal(symlink(target, full), 0);
 }
 
 static int setup(void **state) {
@@ -48,7 +37,7 @@ static int setup(void **state) {
 }
 
 static int teardown(void **state) {
-        return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+        return tree_remove(root);
 }
 
 static void load(Config *c) {

@@ -6,29 +6,16 @@
 
 #include <cmocka.h>
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "log.h"
 #include "node.h"
+#include "tree.h"
 
 static char root[64];
 
 static void put(const char *text, const char *relative) {
-        char path[256];
-        FILE *f;
-
-        snprintf(path, sizeof(path), "%s/%s", root, relative);
-        for (char *p = path + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-                *p = '\0';
-                assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
-                *p = '/';
-        }
-        f = fopen(path, "we");
-        assert_non_null(f);
-        fputs(text, f);
-        assert_int_equal(fclose(f), 0);
+        tree_put(root, relative, text);
 }
 
 static int setup(void **state) {
@@ -37,12 +24,8 @@ static int setup(void **state) {
         return mkdtemp(root) ? 0 : -1;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
-        return remove(path);
-}
-
 static int teardown(void **state) {
-        return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        return tree_remove(root);
 }
 
 static void test_nodes_and_pools(void **state) {
