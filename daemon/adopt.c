@@ -102,7 +102,7 @@ static int has_our_memory(Manager *m, pid_t pid) {
         int found = 0, r;
         char path[64];
         size_t n;
-        DIR *d;
+        _cleanup_closedir_ DIR *d = NULL;
 
         r = our_memory(m, &ours, &n);
         if (r < 0)
@@ -118,7 +118,6 @@ static int has_our_memory(Manager *m, pid_t pid) {
                     memory_file_identify(dirfd(d), de->d_name, &id.device, &id.inode) > 0)
                         found = bsearch(&id, ours, n, sizeof(id), file_id_compare) ? 1 : 0;
         }
-        closedir(d);
         return found;
 }
 
@@ -274,10 +273,10 @@ static int find_process(pid_t tid, pid_t *ret_pid, uid_t *ret_uid, int *ret_pidf
         r = process_get_tgid(tid, &pid);
         if (r < 0)
                 return r;
-        r = process_get_uid(pid, ret_uid);
+        r = process_open(pid, ret_pidfd);
         if (r < 0)
                 return r;
-        r = process_open(pid, ret_pidfd);
+        r = process_get_uid(pid, ret_uid);
         if (r < 0)
                 return r;
         *ret_pid = pid;

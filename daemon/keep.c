@@ -218,6 +218,7 @@ int vm_keep(VM *vm, VMState state, sd_bus_error *error) {
 
         if (!k->state)
                 return 0;
+        (void) fdstore_remove_late(k->store); /* what is late takes room */
         if (fdstore_room(k->store) < n)
                 return sd_bus_error_setf(
                                 error, TDP_ERROR_LIMIT,

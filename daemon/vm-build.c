@@ -76,6 +76,8 @@ static void on_built(Worker *w, int result, void *userdata) {
         if (build_op(j->work) == HANDLE_BUILD)
                 take_note(vm, j->work);
         tell_state(vm, j);
+        if (vm->events.slots_unknown)
+                vm_slots_update(vm, NULL);
         job_end(j);
         vm_keep_later(vm);
         if (vm->healer)

@@ -114,7 +114,7 @@ static void on_dropped(VM *vm) {
                 log_message(MESSAGE_EVENTS_DROPPED, FIELDS(FIELD_VM(vm)),
                             "VM %s: more changes than could be told one by one; all of it is looked at",
                             vm->name);
-        vm->events.dropped = true;
+        vm->events.dropped = vm->events.slots_unknown = true;
         healer_everything(vm->healer);
 }
 

@@ -13,6 +13,7 @@ typedef struct Events {
         uint64_t lost[KVM_GTDP_HOLE_REASONS]; /* since it was last told */
         uint64_t healed_told;                 /* of the healer's count */
         bool slots_changed, dropped;
+        bool slots_unknown; /* events were lost that may have told of one more */
         /* In the log once in a while, the bus has all. */
         uint64_t logged_usec[KVM_GTDP_HOLE_REASONS], logged_drop_usec;
         bool logged_loss; /* and not yet that it is healed */

@@ -56,13 +56,35 @@ bool vm_slots_check_auto_builds(VM *vm) {
         return true;
 }
 
+/* After events were lost: what is there and was neither built nor let go has been added, as far as we know.
+ */
+static int find_added(VM *vm, const Slots *slots, SpanSet *ret) {
+        const SpanSet *known[] = { &vm->built, &vm->let_go };
+        int r = 0;
+
+        for (size_t i = 0; i < slots->all.n && r >= 0; i++)
+                r = spanset_add(ret, slots->all.spans[i]);
+        for (size_t k = 0; k < ELEMENTSOF(known); k++)
+                for (size_t i = 0; i < known[k]->n && r >= 0; i++)
+                        r = spanset_remove(ret, known[k]->spans[i]);
+        return r;
+}
+
 void vm_slots_update(VM *vm, const SpanSet *added) {
         _cleanup_(sd_bus_error_free) sd_bus_error error = SD_BUS_ERROR_NULL;
+        _cleanup_(spanset_done) SpanSet found = {};
         _cleanup_(slots_done) Slots slots = {};
-        bool more = added && added->n > 0 && vm->auto_slots;
+        bool more;
         int r;
 
         r = slots_read(vm->handle, &slots);
+        /* What is being built is known when that ends. */
+        if (r >= 0 && vm->events.slots_unknown && vm->state != VM_BUILDING) {
+                r = find_added(vm, &slots, &found);
+                added = &found;
+                vm->events.slots_unknown = r < 0;
+        }
+        more = added && added->n > 0 && vm->auto_slots;
         for (size_t i = 0; more && i < added->n && r >= 0; i++) {
                 r = spanset_add(&vm->built, added->spans[i]);
                 if (r >= 0)

@@ -302,6 +302,30 @@ static void test_too_much_is_added(void **state) {
         fixture_stop(f);
 }
 
+/* The same if the events that would have told of it were lost: what is there counts. */
+static void test_added_unheard(void **state) {
+        Fixture *f = start(HEALING "HealBurst=0\n[Limits]\nMaxBytes=900M\n");
+
+        standin_set("more", true);
+        send_event(KVM_GTDP_EVENT_DROPPED, 0, 0, 0);
+        wait_property(f, "Bytes", SLOTS_BYTES + 128 * MIB);
+        assert_true(may_reserve(f, 2 * MIB));
+        assert_false(may_reserve(f, 16 * MIB));
+        assert_string_equal(standin_calls(), "");
+        fixture_stop(f);
+}
+
+static void test_too_much_is_added_unheard(void **state) {
+        Fixture *f = start(HEALING "HealBurst=0\n[Limits]\nMaxBytes=800M\n");
+
+        standin_set("more", true);
+        send_event(KVM_GTDP_EVENT_DROPPED, 0, 0, 0);
+        wait_calls(f, "release 0x200000000+0x8000000 0\n");
+        assert_true(may_reserve(f, 16 * MIB));
+        assert_false(may_reserve(f, 64 * MIB));
+        fixture_stop(f);
+}
+
 /* A thread of ours is in the kernel: release, VMM's end and daemon's end wait for it, and not for long. */
 static void test_ends_while_healing(void **state) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
@@ -375,6 +399,8 @@ int main(void) {
                 cmocka_unit_test_teardown(test_few_signals, standin_teardown),
                 cmocka_unit_test_teardown(test_memory_is_added, standin_teardown),
                 cmocka_unit_test_teardown(test_too_much_is_added, standin_teardown),
+                cmocka_unit_test_teardown(test_added_unheard, standin_teardown),
+                cmocka_unit_test_teardown(test_too_much_is_added_unheard, standin_teardown),
                 cmocka_unit_test_teardown(test_added_memory_is_short, standin_teardown),
                 cmocka_unit_test_teardown(test_ends_while_healing, standin_teardown),
                 cmocka_unit_test_teardown(test_stop_while_healing, standin_teardown),
