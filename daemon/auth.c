@@ -133,10 +133,9 @@ int auth_get_creator(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_er
 }
 
 static const char *const actions[_AUTH_ACTION_MAX] = {
-        [AUTH_RELOAD] = "org.tdpd1.reload",
-        [AUTH_POOLS] = "org.tdpd1.manage-pools",
-        [AUTH_VMS] = "org.tdpd1.manage-vms",
-        [AUTH_CALIBRATE] = "org.tdpd1.calibrate",
+        [AUTH_RELOAD] = "org.tdpd1.reload",   [AUTH_POOLS] = "org.tdpd1.manage-pools",
+        [AUTH_VMS] = "org.tdpd1.manage-vms",  [AUTH_CALIBRATE] = "org.tdpd1.calibrate",
+        [AUTH_HANDOFF] = "org.tdpd1.handoff",
 };
 
 /* "refusal" says who may: it is the rest of "user N may not do this: ...". */

@@ -23,6 +23,7 @@ typedef enum AuthAction {
         AUTH_POOLS,     /* sizes of pools */
         AUTH_VMS,       /* other users' VMs */
         AUTH_CALIBRATE, /* measure the host */
+        AUTH_HANDOFF,   /* VMs to and from other hosts */
         _AUTH_ACTION_MAX,
 } AuthAction;
 

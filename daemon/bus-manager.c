@@ -10,6 +10,7 @@
 #include "bus-calibrate.h"
 #include "bus-error.h"
 #include "bus-explain.h"
+#include "bus-handoff.h"
 #include "bus-holders.h"
 #include "bus-job.h"
 #include "bus-node.h"
@@ -25,8 +26,8 @@
 #include "vm.h"
 
 static const char *const features[] = {
-        "reserve",   "attach-fd", "attach-pid", "build", "heal", "split", "collapse",
-        "calibrate", "explain",   "hugetlb",    "memfd", "warm", "pools", NULL,
+        "reserve", "attach-fd", "attach-pid", "build", "heal",  "split",   "collapse", "calibrate",
+        "explain", "hugetlb",   "memfd",      "warm",  "pools", "handoff", NULL,
 };
 
 static int method_reserve(sd_bus_message *message, void *userdata, sd_bus_error *error) {
@@ -381,6 +382,14 @@ static const sd_bus_vtable vtable[] = {
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Calibrate", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("o", job),
                                 bus_method_calibrate, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("PrepareIncoming", SD_BUS_ARGS("ay", offer, "a{sv}", options),
+                                SD_BUS_RESULT("o", handoff, "ay", answer, "o", job),
+                                bus_method_prepare_incoming, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("DeliverHandoff", SD_BUS_ARGS("ay", message),
+                                SD_BUS_RESULT("o", handoff, "ay", reply), bus_method_deliver_handoff,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("ListHandoffs", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(ossss)", handoffs),
+                                bus_method_list_handoffs, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_PROPERTY("Version", "s", get_version, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("Features", "as", get_features, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("Policy", "s", get_policy, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
@@ -394,6 +403,8 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("Calibration", "a{sv}", bus_get_calibration, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_SIGNAL_WITH_ARGS("VMAdded", SD_BUS_ARGS("s", name, "o", vm), 0),
         SD_BUS_SIGNAL_WITH_ARGS("VMRemoved", SD_BUS_ARGS("s", name, "o", vm), 0),
+        SD_BUS_SIGNAL_WITH_ARGS("HandoffNew", SD_BUS_ARGS("s", id, "o", handoff), 0),
+        SD_BUS_SIGNAL_WITH_ARGS("HandoffRemoved", SD_BUS_ARGS("s", id, "o", handoff), 0),
         SD_BUS_SIGNAL_WITH_ARGS("PoolLow",
                                 SD_BUS_ARGS("u", node, "t", page_size, "t", available, "t", total), 0),
         SD_BUS_SIGNAL_WITH_ARGS("JobNew", SD_BUS_ARGS("u", id, "o", job), 0),

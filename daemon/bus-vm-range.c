@@ -8,6 +8,7 @@
 #include "auth.h"
 #include "bus-error.h"
 #include "bus-job.h"
+#include "handoffs.h"
 #include "memstream.h"
 #include "slots.h"
 #include "vm.h"
@@ -93,6 +94,8 @@ int bus_vm_start_range_job(VM *vm, sd_bus_message *message, JobType type, sd_bus
                                 "VM \"%s\" is %s: this can be done when it is attached, built or healing",
                                 vm->name, vm_state_to_string(vm->state));
         r = vm_check_build(vm, type, error);
+        if (r >= 0)
+                r = handoff_check_build(vm, error);
         if (r < 0)
                 return r;
         r = find_memory(vm, type, &options, &within, error);

@@ -5,6 +5,7 @@
 
 #include "auth.h"
 #include "bus-error.h"
+#include "bus-handoff.h"
 #include "bus-job.h"
 #include "bus-object.h"
 #include "bus-vm-range.h"
@@ -48,9 +49,11 @@ static int method_get_memory(sd_bus_message *message, void *userdata, sd_bus_err
                         return r;
         }
         r = sd_bus_message_close_container(reply);
-        if (r < 0)
-                return r;
-        return sd_bus_send(NULL, reply, NULL);
+        if (r >= 0)
+                r = sd_bus_send(NULL, reply, NULL);
+        if (r >= 0)
+                handoff_vm_memory_taken(vm);
+        return r;
 }
 
 static int method_build(sd_bus_message *message, void *userdata, sd_bus_error *error) {
@@ -77,6 +80,8 @@ static int method_build(sd_bus_message *message, void *userdata, sd_bus_error *e
                                 "VM \"%s\" is %s: it can be built when it is attached, built or healing",
                                 vm->name, vm_state_to_string(vm->state));
         r = vm_check_build(vm, JOB_BUILD, error);
+        if (r >= 0)
+                r = handoff_check_build(vm, error);
         if (r < 0)
                 return r;
 
@@ -106,6 +111,9 @@ int bus_vm_release(VM *vm, sd_bus_message *message, sd_bus_error *error) {
 
         r = auth_get_changer(vm, message, &caller, error);
         if (r != 0)
+                return r;
+        r = handoff_check_release(vm, error);
+        if (r < 0)
                 return r;
         r = vm_release(vm, &(VMRelease){ .message = message, .uid = caller.uid, .error = error });
         if (r < 0)
@@ -282,6 +290,9 @@ static const sd_bus_vtable vtable[] = {
                                 method_split, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Collapse", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("o", job),
                                 method_collapse, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("OfferHandoff", SD_BUS_ARGS("a{sv}", options),
+                                SD_BUS_RESULT("o", handoff, "ay", offer), bus_method_offer_handoff,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD("Release", "", "", method_release, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_PROPERTY("Name", "s", NULL, offsetof(VM, name), CONST),
         SD_BUS_PROPERTY("State", "s", get_state, 0, CHANGES),
@@ -317,6 +328,7 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("PopulateUSec", "t", NULL, offsetof(VM, populate_usec), 0),
         SD_BUS_PROPERTY("BuildUSec", "t", bus_vm_get_counter, 0, 0),
         SD_BUS_PROPERTY("Generation", "t", NULL, offsetof(VM, generation), 0),
+        SD_BUS_PROPERTY("Handoff", "o", bus_get_vm_handoff, 0, CHANGES),
         SD_BUS_SIGNAL_WITH_ARGS("HolesChanged", SD_BUS_ARGS("a{st}", lost, "t", healed, "t", holes), 0),
         SD_BUS_SIGNAL_WITH_ARGS("SlotsChanged", SD_BUS_ARGS("t", bytes), 0),
         SD_BUS_VTABLE_END,

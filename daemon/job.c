@@ -8,6 +8,7 @@
 
 #include "bus-error.h"
 #include "bus-job.h"
+#include "handoffs.h"
 #include "log-message.h"
 #include "vm.h"
 
@@ -110,8 +111,10 @@ Job *job_free(Job *j) {
                 j->ops->free(j->work);
         if (j->manager)
                 DL_DELETE(j->manager->jobs, j);
-        if (j->vm)
+        if (j->vm) {
+                handoff_vm_changed(j->vm);
                 j->vm->job = NULL;
+        }
         charge_return(&j->charge);
         sd_bus_error_free(&j->error);
         free(j->object);

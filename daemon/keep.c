@@ -148,6 +148,13 @@ static int new_lease(uint64_t *ret) {
         return 0;
 }
 
+int vm_get_lease(VM *vm, uint64_t *ret) {
+        int r = vm->kept.lease == 0 ? new_lease(&vm->kept.lease) : 0;
+
+        *ret = vm->kept.lease;
+        return r;
+}
+
 static int on_flush(sd_event_source *s, void *userdata);
 
 static int on_retry(sd_event_source *s, uint64_t usec, void *userdata) {

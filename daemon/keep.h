@@ -54,5 +54,7 @@ void vm_keep_later(VM *vm);
 void vm_keep_now(VM *vm);
 /* Takes the descriptors back: closing them is up to us then.  "done" follows, maybe at once. */
 int vm_unkeep(VM *vm, fdstore_done_t done, void *userdata, FdBarrier **ret);
+/* By which this VM is known from others of its name: before it, after it, and on a restart. */
+int vm_get_lease(VM *vm, uint64_t *ret);
 /* Nothing is left of it. */
 void vm_forget(VM *vm);

@@ -49,7 +49,13 @@
         X(VM_ADOPTED, LOG_INFO, "b2d3215a261a4f6f9972eda72e227cd6")                                         \
         X(NOT_ADOPTED, LOG_WARNING, "f785b6d0b89d4a57ab33fd33081b3801")                                     \
         X(OTHER_MEMORY, LOG_WARNING, "5d9f706f55004cd4b04c1aa1fccde8b8")                                    \
-        X(CALIBRATED, LOG_INFO, "06a29c7c9f2c4f0cba448beec1382b6f")
+        X(CALIBRATED, LOG_INFO, "06a29c7c9f2c4f0cba448beec1382b6f")                                         \
+        X(HANDOFF_OFFERED, LOG_INFO, "6bf743140f20478184868c2b3bb0756c")                                    \
+        X(HANDOFF_PREPARED, LOG_INFO, "95258f498e0247198a19b6f89653c4da")                                   \
+        X(HANDOFF_COMMITTED, LOG_NOTICE, "c35b62c40e464ed48a98ccaf513084bf")                                \
+        X(HANDOFF_OWNED, LOG_NOTICE, "eac47794db8a4c0ba176a76234722ea7")                                    \
+        X(HANDOFF_RELEASED, LOG_INFO, "cb2c116b00b84f3caa41e6252a9c0526")                                   \
+        X(HANDOFF_ABORTED, LOG_NOTICE, "686bfebb003e4d918183cadd48a1360d")
 
 typedef enum LogMessage {
 #define LOG_MESSAGE_ENUM(name, level, id) MESSAGE_##name,

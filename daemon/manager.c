@@ -7,6 +7,7 @@
 
 #include "adopt.h"
 #include "bus-error.h"
+#include "bus-handoff.h"
 #include "bus-holders.h"
 #include "bus-job.h"
 #include "bus-log-control.h"
@@ -15,6 +16,7 @@
 #include "bus-vm.h"
 #include "draining.h"
 #include "handle.h"
+#include "handoffs.h"
 #include "job.h"
 #include "log-message.h"
 #include "polkit.h"
@@ -35,6 +37,7 @@ Manager *manager_free(Manager *m) {
         if (!m)
                 return NULL;
 
+        handoffs_free(m);
         HASH_ITER (hh, m->vms, vm, tmp)
                 vm_free(vm);
         while (m->jobs)
@@ -115,7 +118,7 @@ static int manager_connect(Manager *m) {
         if ((r = sd_bus_add_object_manager(m->bus, NULL, "/org/tdpd1")) < 0 ||
             (r = bus_manager_register(m)) < 0 || (r = bus_node_register(m)) < 0 ||
             (r = bus_vm_register(m)) < 0 || (r = bus_job_register(m)) < 0 ||
-            (r = bus_log_control_register(m)) < 0)
+            (r = bus_handoff_register(m)) < 0 || (r = bus_log_control_register(m)) < 0)
                 return log_error_errno(r, "Registering the bus objects failed");
 
         /* Whoever sees our name sees all VMs. */
@@ -145,6 +148,9 @@ int manager_startup(Manager *m) {
         r = queue_new(m, &m->queue);
         if (r < 0)
                 return log_error_errno(r, "Requests cannot wait for pages");
+        r = handoffs_new(m);
+        if (r < 0)
+                return r;
         self_test_memlock(m->options.sysfs_root);
         r = manager_watch_reload(m);
         if (r < 0)

@@ -54,8 +54,9 @@ struct Manager {
         VM *vms;                   /* by name */
         Job *jobs;                 /* by id */
         uint32_t last_job_id;
-        Warm *warm;          /* slabs that are no VM's yet */
-        struct Queue *queue; /* of those that wait for pages */
+        Warm *warm;                /* slabs that are no VM's yet */
+        struct Queue *queue;       /* of those that wait for pages */
+        struct Handoffs *handoffs; /* or NULL */
 
         Keeper keeper;
         struct Draining *draining;

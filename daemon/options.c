@@ -159,7 +159,7 @@ static const struct {
         unsigned use;
         int (*set)(VMOptions *o, Value v, sd_bus_error *error);
 } table[] = {
-        { "name", 's', OPTION_EXPLAIN, set_name },
+        { "name", 's', OPTION_EXPLAIN | OPTION_INCOMING, set_name },
         { "bytes", 't', OPTION_EXPLAIN, set_bytes },
         { "page-size", 't', OPTION_RESERVE | OPTION_EXPLAIN, set_page_size },
         { "nodes", 's', OPTION_RESERVE | OPTION_EXPLAIN, set_nodes },

@@ -17,15 +17,17 @@ typedef enum OptionUse {
         OPTION_HEAL = 1 << 4,
         OPTION_SPLIT = 1 << 5, /* and collapse */
         OPTION_CALIBRATE = 1 << 6,
+        OPTION_INCOMING = 1 << 7, /* with OPTION_RESERVE: a handoff */
 } OptionUse;
 
 typedef struct VMOptions {
         /* What rules match.  Explain only, and it belongs to the message; or of a VM that is adopted: what
-         * the guest is called, or "".  No option of an attach. */
+         * the guest is called, or "".  No option of an attach.  Or of a handoff: what it is called here. */
         const char *name;
         uint64_t bytes;     /* Explain only */
         const char *cgroup; /* Reserve only; belongs to the message */
         pid_t pid;          /* not an option: who asks, or 0 */
+        uint64_t lease;     /* nor this: by which a handoff knows its VM, or 0 */
         uint64_t page_size;
         bool has_nodes;
         IdSet nodes;

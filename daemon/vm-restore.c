@@ -141,7 +141,7 @@ static void copy_record(VM *vm, Record *r) {
         vm->page_size = r->page_size;
         vm->nodes = r->nodes;
         vm->was_built = r->was_built;
-        vm->generation = r->generation;
+        vm->generation = MAX_OF(r->generation, UINT64_C(1)); /* before there were handoffs, 0 */
         vm->auto_slots = r->auto_slots;
         vm->built = r->built;
         vm->let_go = r->let_go;

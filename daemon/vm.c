@@ -7,6 +7,7 @@
 #include "bus-error.h"
 #include "bus-vm.h"
 #include "clock.h"
+#include "handoffs.h"
 #include "log.h"
 #include "name.h"
 #include "quarantine.h"
@@ -62,6 +63,8 @@ int vm_new(Manager *m, const char *name, uid_t uid, VMState state, const VMOptio
         vm->state = state;
         vm->options = *o;
         vm->options.name = vm->options.cgroup = NULL; /* they go with the message */
+        vm->kept.lease = o->lease;
+        vm->generation = MAX_OF(handoff_seen(m, name), UINT64_C(1));
         vm->bytes = bytes;
 
         vm->name = strdup(name);
@@ -90,6 +93,8 @@ VM *vm_free(VM *vm) {
         if (!vm)
                 return NULL;
 
+        if (vm->manager)
+                handoff_vm_changed(vm);
         job_free(vm->job);
         healer_free(vm->healer);
         worker_free(vm->reaper);
@@ -153,6 +158,7 @@ void vm_event(VM *vm, VMEvent e) {
                 vm_keep_later(vm);
         else
                 vm_keep_now(vm);
+        handoff_vm_changed(vm);
 }
 
 void vm_set_stats(VM *vm, const struct kvm_gtdp_stats *stats, uint64_t cost_usec) {

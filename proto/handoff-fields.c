@@ -131,7 +131,7 @@ const HandoffField handoff_fields[] = {
         { PART_ENVELOPE, 4, "role", KIND_NUMBER, 0, HANDOFF_SOURCE, HANDOFF_DESTINATION, 1, ALL, role },
         { PART_ENVELOPE, 5, "id", KIND_ID, 0, 16, 16, 1, ALL },
         { PART_ENVELOPE, 6, "from", KIND_ID, 0, 16, 16, 1, ALL },
-        { PART_ENVELOPE, 7, "to", KIND_ID, 0, 16, 16, 1, ALL & ~T(OFFER) },
+        { PART_ENVELOPE, 7, "to", KIND_ID, 0, 16, 16, 1, ALL & ~T(OFFER) & ~T(ABORT) },
         { PART_ENVELOPE, 8, "vm", KIND_NAME, 0, 1, VM_NAME_MAX, 1, ALL },
         { PART_ENVELOPE, 9, "generation", KIND_FIXED64, 0, 1, INT64_MAX, 1, ALL },
         { PART_ENVELOPE, 10, "grant", KIND_ID, 0, 16, 16, 1, ALL & ~T(OFFER) & ~T(ABORT), grant },

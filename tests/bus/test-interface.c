@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The checked-in introspection is the live one, and tdpd's own command line does what its help says. */
-#include "fixture.h"
+#include "carry.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -45,11 +45,19 @@ static char *read_all(const char *path) {
 
 static void test_introspection(void **state) {
         const char *path = getenv("TDPD_XML");
-        Fixture *f = fixture_start("[Workers]\nThreads=1\n", NULL);
-        Reservation r = reserve(f, "a", 64 * MIB, 4096);
+        Fixture *f;
+        static Bytes message, answer;
+        Reservation r;
         char *live = NULL;
+        Side handoff;
         size_t size;
         FILE *out;
+
+        require_root(); /* handoffs are for root */
+        f = fixture_start("[Workers]\nThreads=1\n", NULL);
+        craft_offer(&message, "b", 1, MIB, 4096);
+        carry_prepare(&handoff, f, &message, NULL, &answer);
+        r = reserve(f, "a", 64 * MIB, 4096);
 
         assert_non_null(path);
         out = open_memstream(&live, &size);
@@ -61,6 +69,7 @@ static void test_introspection(void **state) {
               out);
         /* The job first: it does not last. */
         copy_interface(out, f, r.job, "org.tdpd1.Job");
+        copy_interface(out, f, handoff.path, HANDOFF_INTERFACE);
         copy_interface(out, f, MANAGER, "org.tdpd1.Manager");
         copy_interface(out, f, "/org/tdpd1/node/0", "org.tdpd1.Node");
         copy_interface(out, f, r.vm, "org.tdpd1.VM");

@@ -347,6 +347,11 @@ static void test_actions(void **state) {
                     .types = "tta{sv}" } },
                 { "org.tdpd1.manage-vms",
                   { .path = "/org/tdpd1/vm/db", .interface = "org.tdpd1.VM", .member = "Release" } },
+                { "org.tdpd1.handoff",
+                  { .path = "/org/tdpd1/vm/db",
+                    .interface = "org.tdpd1.VM",
+                    .member = "OfferHandoff",
+                    .types = "a{sv}" } },
         };
         size_t n = 0;
         Reservation r;
