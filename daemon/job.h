@@ -62,6 +62,7 @@ struct Job {
         uint64_t total; /* bytes */
         uint64_t done;  /* bytes, as last sent */
         sd_event_source *timer;
+        sd_event_source *cancel_timer;
 
         /* The end.  Kept until what belongs to it is cleaned up, so that clients who hear of it find it
          * done. */

@@ -113,7 +113,7 @@ static void on_taken_back(void *userdata) {
 }
 
 void vm_release_continue(VM *vm) {
-        if (vm->leaving || (vm->healer && healer_is_stopping(vm->healer)))
+        if (vm->leaving || vm->rest.work || (vm->healer && healer_is_stopping(vm->healer)))
                 return;
         vm->leaving = true;
         vm->handle_source = sd_event_source_disable_unref(vm->handle_source);

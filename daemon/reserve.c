@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <errno.h>
 #include <inttypes.h>
-#include <utlist.h>
 
 #include "admit.h"
 #include "bus-error.h"
@@ -13,8 +12,14 @@
 #include "log-message.h"
 #include "populate.h"
 #include "queue.h"
+#include "room.h"
 #include "vm.h"
 #include "warm.h"
+
+static void set_canceled(const VM *vm, uint64_t progress, const char *rest, sd_bus_error *error) {
+        sd_bus_error_setf(error, TDP_ERROR_CANCELED, "canceled after %" PRIu64 " of %" PRIu64 " bytes; %s",
+                          progress, vm->bytes, rest);
+}
 
 /* What a job that has come to its end means to its VM. */
 static void end(VM *vm, int result, uint64_t progress, const sd_bus_error *why) {
@@ -22,6 +27,11 @@ static void end(VM *vm, int result, uint64_t progress, const sd_bus_error *why) 
         Job *j = vm->job;
         uint64_t now = 0;
 
+        if (!j) { /* it was told already */
+                vm->rest.ops->free(TAKE_PTR(vm->rest.work));
+                vm_release_continue(vm);
+                return;
+        }
         (void) sd_event_now(vm->manager->event, CLOCK_MONOTONIC, &now);
         vm->populate_usec = now - j->started_usec;
 
@@ -36,9 +46,7 @@ static void end(VM *vm, int result, uint64_t progress, const sd_bus_error *why) 
                 (void) sd_bus_error_move(&error, &j->error);
                 why = &error;
         } else if (result == -ECANCELED || result >= 0) {
-                sd_bus_error_setf(&error, TDP_ERROR_CANCELED,
-                                  "canceled after %" PRIu64 " of %" PRIu64 " bytes; all is given back",
-                                  progress, vm->bytes);
+                set_canceled(vm, progress, "all is given back", &error);
                 why = &error;
         }
         job_fail(j, why);
@@ -49,11 +57,31 @@ static void end(VM *vm, int result, uint64_t progress, const sd_bus_error *why) 
                 (void) vm_release(vm, NULL);
 }
 
+void vm_reserve_tell_canceled(VM *vm) {
+        __attribute__((cleanup(sd_bus_error_free))) sd_bus_error error = SD_BUS_ERROR_NULL;
+        Job *j = vm->job;
+        uint64_t progress = job_progress(j);
+
+        /* Else its threads have ended, and what is left is to be given back. */
+        if (!j->failed) {
+                vm->rest.ops = j->ops;
+                vm->rest.work = TAKE_PTR(j->work);
+                if (sd_bus_error_is_set(&j->error))
+                        (void) sd_bus_error_move(&error, &j->error);
+                else
+                        set_canceled(vm, progress,
+                                     "all is given back once the page is done that a thread is at", &error);
+                job_fail(j, &error);
+                (void) vm_release(vm, NULL);
+        }
+        job_end(j);
+}
+
 static void on_populated(Worker *w, int result, void *userdata) {
         __attribute__((cleanup(sd_bus_error_free))) sd_bus_error error = SD_BUS_ERROR_NULL;
         VM *vm = userdata;
 
-        if (result < 0 && result != -ECANCELED)
+        if (vm->job && result < 0 && result != -ECANCELED)
                 populate_set_error(vm->job->work, result, &error);
         end(vm, result, worker_progress(w), &error);
 }
@@ -134,76 +162,15 @@ static int take_slab(VM *vm, Slab *slab, sd_bus_error *error) {
         return start_cut(vm);
 }
 
-/* Slabs of small pages that are to go before the VM's own memory is allocated. */
-typedef struct Room {
-        VM *vm;
-        Slab *leaving;
-        Cut *cut; /* of the first */
-} Room;
-
-static void close_all(Manager *m, Slab *leaving) {
-        Slab *s, *tmp;
-
-        DL_FOREACH_SAFE(leaving, s, tmp) {
-                DL_DELETE(leaving, s);
-                warm_close(m->warm, s);
-        }
-}
-
-static void room_free(void *work) {
-        Room *room = work;
-
-        cut_free(room->cut);
-        close_all(room->vm->manager, room->leaving);
-        free(room);
-}
-
-static Worker *room_worker(void *work) {
-        return ((Room *) work)->cut ? cut_job.worker(((Room *) work)->cut) : NULL;
-}
-
-static const JobOps room_job = { .worker = room_worker, .free = room_free };
-
-static void on_room_made(Worker *w, int result, void *userdata) {
+static void on_room_made(VM *vm, int r) {
         __attribute__((cleanup(sd_bus_error_free))) sd_bus_error error = SD_BUS_ERROR_NULL;
-        Room *room = userdata;
-        VM *vm = room->vm;
-        int r = result;
 
-        if (r >= 0) {
-                Slab *s = room->leaving;
-
-                room->cut = cut_free(room->cut);
-                DL_DELETE(room->leaving, s);
-                slab_free(s);
-                if (room->leaving)
-                        r = cut_start(vm->manager->event, room->leaving->memory, 0, on_room_made, room,
-                                      &room->cut);
-                else {
-                        job_set_work(vm->job, NULL, NULL);
-                        room_free(room);
-                        r = start_populate(vm, &error);
-                }
-        }
+        if (r >= 0)
+                r = start_populate(vm, &error);
         if (r < 0 && (r == -ECANCELED || sd_bus_error_is_set(&error)))
                 end(vm, r, 0, &error);
         else if (r < 0)
                 fail_with(vm, r, "giving up warm slabs");
-}
-
-static int make_room(VM *vm, Slab *leaving, sd_bus_error *error) {
-        Room *room;
-        int r;
-
-        room = calloc(1, sizeof(*room));
-        if (!room)
-                return -ENOMEM;
-        *room = (Room){ .vm = vm, .leaving = leaving };
-        job_set_work(vm->job, &room_job, room);
-        r = cut_start(vm->manager->event, leaving->memory, 0, on_room_made, room, &room->cut);
-        if (r < 0)
-                return r;
-        return job_watch(vm->job, JOB_PHASE_POPULATE, vm->bytes);
 }
 
 /* Whoever did not ask for it should know where it comes from. */
@@ -286,11 +253,11 @@ static int get_memory(VM *vm, Placement *placement, const sd_bus_error *why, sd_
         if (r >= 0)
                 r = memory_new(vm->name, placement, true, &vm->memory, error);
         if (r < 0) {
-                close_all(m, leaving);
+                room_close(m, leaving);
                 return r;
         }
         vm->page_size = placement->page_size;
-        return leaving ? make_room(vm, leaving, error) : start_populate(vm, error);
+        return leaving ? room_make(vm, leaving, on_room_made) : start_populate(vm, error);
 }
 
 /* It has its memory, or its job is about to see to that. */

@@ -27,6 +27,7 @@ int vm_check_plain(const char *name, sd_bus_error *error) {
 
 int vm_check_name(Manager *m, const char *name, sd_bus_error *error) {
         const Quarantine *q;
+        const VM *vm;
         int r;
 
         r = vm_check_plain(name, error);
@@ -38,10 +39,13 @@ int vm_check_name(Manager *m, const char *name, sd_bus_error *error) {
                                 error, TDP_ERROR_NAME_TAKEN,
                                 "there may be a VM \"%s\" already: %s is left alone, as %s; choose another name",
                                 name, quarantine_what(q), quarantine_text(q));
-        if (vm_find(m, name))
-                return sd_bus_error_setf(error, TDP_ERROR_NAME_TAKEN,
-                                         "there is a VM \"%s\" already: release it, or choose another name",
-                                         name);
+        vm = vm_find(m, name);
+        if (vm)
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_NAME_TAKEN,
+                                "there is a VM \"%s\" already%s, or choose another name", name,
+                                vm->releasing ? ", whose memory is on its way back: wait for its end"
+                                              : ": release it");
         return 0;
 }
 
@@ -96,6 +100,8 @@ VM *vm_free(VM *vm) {
         if (vm->manager)
                 handoff_vm_changed(vm);
         job_free(vm->job);
+        if (vm->rest.work)
+                vm->rest.ops->free(vm->rest.work);
         healer_free(vm->healer);
         worker_free(vm->reaper);
         fdbarrier_free(vm->barrier);

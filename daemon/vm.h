@@ -50,6 +50,11 @@ struct VM {
         sd_event_source *handle_source;
 
         Job *job;
+        /* Of a job whose end was told before that of its threads. */
+        struct {
+                const JobOps *ops;
+                void *work;
+        } rest;
 
         /* What was asked for and has been built, what of it its user may not have pinned, and what both have
          * cost when all was built. */
@@ -112,6 +117,10 @@ int vm_reserve(Manager *m, uid_t uid, const char *name, uint64_t bytes, const VM
 /* For one that waits.  NoPages, or -EALREADY without an error: it goes on waiting.  0: its job has what it
  * waited for, or is about to fail. */
 int vm_reserve_again(VM *vm, sd_bus_error *error);
+
+/* Its job was canceled, and its threads take long to notice: the job ends all the same, and the VM goes when
+ * they have. */
+void vm_reserve_tell_canceled(VM *vm);
 
 /* For a VM that was being populated by the daemon before: a job that is not told of yet. */
 int vm_go_on_populating(VM *vm, sd_bus_error *error);

@@ -407,6 +407,15 @@ size_t count_vms(Fixture *f) {
         return n;
 }
 
+void wait_vms(Fixture *f, size_t n) {
+        uint64_t until = now_usec() + JOB_USEC;
+
+        while (count_vms(f) != n) {
+                assert_true(now_usec() < until);
+                usleep(1000);
+        }
+}
+
 void read_available(Fixture *f, const char *node, uint64_t size, uint64_t *ret, uint64_t *ret_for_others) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
         sd_bus_message *m = NULL;

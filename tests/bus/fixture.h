@@ -81,6 +81,8 @@ int get_memory(Fixture *f, const char *vm, uint64_t expected);
 const JobEnd *wait_job(Fixture *f, const char *job);
 char *vm_state(Fixture *f, const char *vm);
 size_t count_vms(Fixture *f);
+/* Until there are so many; for those that go once their threads have ended. */
+void wait_vms(Fixture *f, size_t n);
 
 /* Pages that a VM could have on a node, by tdpd, and those that the configuration keeps for others. */
 void read_available(Fixture *f, const char *node, uint64_t size, uint64_t *ret, uint64_t *ret_for_others);
@@ -91,6 +93,8 @@ uint64_t pool_read(const char *file);
 uint64_t pool_grow(uint64_t pages);
 /* tdpd has added "by_tdpd" pages since, which go at the end as well; and here are "pages" more. */
 void pool_grow_again(uint64_t by_tdpd, uint64_t pages);
+/* One of 1 GiB, until the test's end, or skips the test. */
+void pool_grow_1g(void);
 /* Takes some of these away: what is in use becomes surplus. */
 void pool_shrink(uint64_t pages);
 /* Waits a little: the kernel frees some pages late. */

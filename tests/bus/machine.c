@@ -17,9 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define POOL "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/"
+#define POOL    "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/"
+#define POOL_1G "/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages"
 
 static uint64_t grown_by;
+static bool grown_1g;
 static int lock_fd = -1;
 static int vm_fd = -1;
 static pid_t vmms[8];
@@ -62,26 +64,65 @@ static bool pool_write(uint64_t pages) {
         return fclose(f) == 0 && good;
 }
 
-uint64_t pool_grow(uint64_t pages) {
-        uint64_t before;
-
+/* Tests that change the pool wait for each other, so that each finds what it counts on. */
+static void lock_pools(void) {
         require_root();
-        before = pool_read("nr_hugepages");
-        /* Tests that change the pool wait for each other, so that each finds what it counts on. */
         lock_fd = open("/tmp/tdpd-test-pool.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         assert_true(lock_fd >= 0);
         assert_int_equal(flock(lock_fd, LOCK_EX), 0);
+}
 
+static void unlock_pools(void) {
+        close(lock_fd);
+        lock_fd = -1;
+}
+
+uint64_t pool_grow(uint64_t pages) {
+        uint64_t before;
+
+        lock_pools();
         before = pool_read("nr_hugepages");
         if (!pool_write(before + pages) || pool_read("nr_hugepages") != before + pages) {
                 (void) pool_write(before);
-                close(lock_fd);
-                lock_fd = -1;
+                unlock_pools();
                 print_message("nr_hugepages of node 0 cannot be raised by %" PRIu64 "\n", pages);
                 skip();
         }
         grown_by = pages;
         return pool_available();
+}
+
+static uint64_t read_1g(void) {
+        uint64_t v = UINT64_MAX;
+        FILE *f = fopen(POOL_1G, "re");
+
+        if (f) {
+                assert_int_equal(fscanf(f, "%" SCNu64, &v), 1);
+                fclose(f);
+        }
+        return v;
+}
+
+static bool write_1g(uint64_t pages) {
+        FILE *f = fopen(POOL_1G, "we");
+        bool good;
+
+        if (!f)
+                return false;
+        good = fprintf(f, "%" PRIu64, pages) > 0;
+        return fclose(f) == 0 && good && read_1g() == pages;
+}
+
+void pool_grow_1g(void) {
+        lock_pools();
+        if (read_1g() == 0)
+                grown_1g = write_1g(1);
+        if (grown_1g)
+                return;
+        (void) write_1g(0);
+        unlock_pools();
+        print_message("there are pages of 1 GiB already, or there is no room for one\n");
+        skip();
 }
 
 void pool_grow_again(uint64_t by_tdpd, uint64_t pages) {
@@ -115,8 +156,10 @@ void machine_restore(void) {
         pages = pool_read("nr_hugepages");
         (void) pool_write(pages > grown_by ? pages - grown_by : 0);
         grown_by = 0;
-        close(lock_fd);
-        lock_fd = -1;
+        if (grown_1g)
+                (void) write_1g(0);
+        grown_1g = false;
+        unlock_pools();
 }
 
 void assert_pool_free(uint64_t pages) {

@@ -416,6 +416,7 @@ static void all_release_paths(uint64_t page_size, const char *config) {
         sd_bus_error_free(&error);
         if (strcmp(wait_job(f, r.job)->result, "done") == 0)
                 release(f, r.vm);
+        wait_vms(f, 0);
         check_all_zero(f, bytes, page_size);
 
         /* The end of a slab. */
