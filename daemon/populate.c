@@ -10,13 +10,14 @@
 #include "format.h"
 
 /* Large enough that taking one costs nothing beside zeroing it, small enough to spread over threads. */
-#define PIECE_BYTES MIB(64)
+#define PIECE_BYTES MIB(16)
 
 struct Populate {
         Worker *worker;
         Memory *memory;
         PopulateRequest request;
-        uint8_t **maps; /* of each part */
+        uint8_t **maps;       /* of each part */
+        _Atomic size_t *left; /* pieces of each part that are not done */
         worker_done_t done;
         void *userdata;
 
@@ -38,6 +39,7 @@ Populate *populate_free(Populate *p) {
                 return NULL;
         worker_free(p->worker);
         unmap_parts(p);
+        free(p->left);
         free(p->maps);
         free(p);
         return NULL;
@@ -72,6 +74,22 @@ static uint64_t part_size(const Populate *p, size_t i) {
         return bytes > p->request.offset ? MIN_OF(bytes - p->request.offset, p->request.bytes) : 0;
 }
 
+/*
+ * One mapping for all threads, which none of them has to stop the others for to change; emptied by them, so
+ * that it costs the event loop next to nothing to take it away.  While huge pages leave it the kernel lets
+ * no other thread fault some in, so this is done once for all of a part: at its end, or when "r" says that
+ * the rest will not be done.
+ */
+static void empty(Populate *p, size_t lane, uint64_t at, uint64_t size, int r) {
+        if (p->memory->page_size != base_page_size()) {
+                if (atomic_fetch_sub(&p->left[lane], 1) > 1 && r >= 0)
+                        return;
+                at = p->request.offset;
+                size = part_size(p, lane);
+        }
+        (void) madvise(p->maps[lane] + at, size, MADV_DONTNEED);
+}
+
 static int populate_step(Worker *w, size_t lane, size_t piece, void *userdata) {
         Populate *p = userdata;
         MemoryPart *part = &p->memory->parts[lane];
@@ -83,15 +101,14 @@ static int populate_step(Worker *w, size_t lane, size_t piece, void *userdata) {
         at += p->request.offset;
         r = memory_part_populate(part, map, p->memory->page_size, at, size, go_on, w);
         if (r < 0)
-                return r;
+                goto end;
         r = memory_part_verify(part, map, p->memory->page_size, at, size, &wrong, &node);
         if (r == -EXDEV && !atomic_exchange(&p->misplaced, true)) {
                 atomic_store(&p->misplaced_offset, wrong);
                 atomic_store(&p->misplaced_node, node);
         }
-        /* One mapping for all threads, which none of them has to stop the others for to change; emptied
-         * here, so that it costs the event loop next to nothing to take it away. */
-        (void) madvise(map + at, size, MADV_DONTNEED);
+end:
+        empty(p, lane, at, size, worker_is_canceled(w) ? -ECANCELED : r);
         return r;
 }
 
@@ -136,7 +153,8 @@ int populate_start(sd_event *event, Memory *m, const NodeTable *nodes, const Pop
                 return -ENOMEM;
         *p = (Populate){ .memory = m, .request = *request, .done = done, .userdata = userdata };
         p->maps = calloc(m->n_parts, sizeof(*p->maps));
-        if (!p->maps)
+        p->left = calloc(m->n_parts, sizeof(*p->left));
+        if (!p->maps || !p->left)
                 return -ENOMEM;
         r = map_parts(p, error);
         if (r < 0)
@@ -147,6 +165,7 @@ int populate_start(sd_event *event, Memory *m, const NodeTable *nodes, const Pop
                 size_t pieces = (part_size(p, i) + unit - 1) / unit;
                 unsigned cpus = node ? idset_count(&node->cpus) : 0;
 
+                atomic_store(&p->left[i], pieces);
                 lanes[i] = (WorkerLane){ .n_pieces = pieces, .idle = request->idle };
                 if (node)
                         lanes[i].cpus = node->cpus;

@@ -49,7 +49,7 @@ struct Worker {
         _Atomic uint64_t progress;
         _Atomic size_t n_running;
 
-        pthread_mutex_t lock; /* of the following three */
+        pthread_mutex_t lock; /* of the following three; and held until all threads have been created */
         int error;
         size_t failed_lane, failed_piece;
 };
@@ -95,21 +95,35 @@ void worker_failed_at(Worker *w, size_t *ret_lane, size_t *ret_piece) {
         pthread_mutex_unlock(&w->lock);
 }
 
-static void bind_to_cpus(const IdSet *cpus) {
+/* Of these CPUs, those "n" of them that come after the first "skip". To be freed. */
+static cpu_set_t *make_cpu_set(const IdSet *cpus, unsigned skip, unsigned n) {
+        cpu_set_t *set = CPU_ALLOC(IDSET_MAX);
+        unsigned i = 0;
+
+        if (!set)
+                return NULL;
+        CPU_ZERO_S(CPU_ALLOC_SIZE(IDSET_MAX), set);
+        IDSET_FOREACH (cpu, cpus) {
+                if (i >= skip && i - skip < n)
+                        CPU_SET_S((size_t) cpu, CPU_ALLOC_SIZE(IDSET_MAX), set);
+                i++;
+        }
+        return set;
+}
+
+static void bind_to_cpus(pthread_t id, const IdSet *cpus) {
+        unsigned n = idset_count(cpus);
         cpu_set_t *set;
         int r;
 
-        if (idset_count(cpus) == 0) /* a node without CPUs: any will do */
+        if (n == 0) /* a node without CPUs: any will do */
                 return;
 
-        set = CPU_ALLOC(IDSET_MAX);
+        set = make_cpu_set(cpus, 0, n);
         if (!set)
                 return;
-        CPU_ZERO_S(CPU_ALLOC_SIZE(IDSET_MAX), set);
-        IDSET_FOREACH (cpu, cpus)
-                CPU_SET_S((size_t) cpu, CPU_ALLOC_SIZE(IDSET_MAX), set);
         /* It costs speed only: a cpuset may forbid those CPUs. */
-        r = pthread_setaffinity_np(pthread_self(), CPU_ALLOC_SIZE(IDSET_MAX), set);
+        r = pthread_setaffinity_np(id, CPU_ALLOC_SIZE(IDSET_MAX), set);
         if (r > 0)
                 log_warning_errno(r, "A thread cannot be bound to the CPUs of its node, going on anywhere");
         CPU_FREE(set);
@@ -140,7 +154,10 @@ static void *thread_main(void *arg) {
         sigemptyset(&set);
         sigaddset(&set, CANCEL_SIGNAL);
         pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-        bind_to_cpus(&lane->desc.cpus);
+        /* None may be over before it has been told where it may run. */
+        pthread_mutex_lock(&w->lock);
+        pthread_mutex_unlock(&w->lock);
+        bind_to_cpus(pthread_self(), &lane->desc.cpus);
         if (lane->desc.idle)
                 become_idle();
 
@@ -170,6 +187,32 @@ static void *thread_main(void *arg) {
         if (atomic_fetch_sub(&w->n_running, 1) == 1 && write(w->event_fd, &one, sizeof(one)) < 0)
                 log_warning_errno(errno, "Waking the event loop failed");
         return NULL;
+}
+
+/*
+ * If there is one thread for each CPU, each begins on one of its own: left alone, the scheduler of a busy
+ * host may put several on one, and leave them there.  All that it does later is up to the scheduler: it must
+ * not wait for that CPU, which may be somebody's who never lets go.
+ */
+static int create_thread(Thread *t, unsigned k) {
+        const WorkerLane *lane = &t->worker->lanes[t->lane].desc;
+        pthread_attr_t attr;
+        cpu_set_t *set;
+        int r;
+
+        if (lane->n_threads < 2 || lane->n_threads != idset_count(&lane->cpus) ||
+            !(set = make_cpu_set(&lane->cpus, k, 1)))
+                return pthread_create(&t->id, NULL, thread_main, t);
+        pthread_attr_init(&attr);
+        r = pthread_attr_setaffinity_np(&attr, CPU_ALLOC_SIZE(IDSET_MAX), set);
+        if (r == 0)
+                r = pthread_create(&t->id, &attr, thread_main, t);
+        pthread_attr_destroy(&attr);
+        CPU_FREE(set);
+        if (r > 0) /* not one of ours, in a cpuset */
+                return pthread_create(&t->id, NULL, thread_main, t);
+        bind_to_cpus(t->id, &lane->cpus);
+        return 0;
 }
 
 static void worker_signal(Worker *w) {
@@ -318,6 +361,7 @@ int worker_start(sd_event *event, const WorkerLane *lanes, size_t n_lanes, worke
         if (r < 0)
                 return r;
 
+        pthread_mutex_lock(&w->lock);
         /* Counted before they run, and one more for us, so that the last one out is known. */
         atomic_store(&w->n_running, n_threads + 1);
         for (size_t i = 0; i < n_lanes; i++)
@@ -325,13 +369,15 @@ int worker_start(sd_event *event, const WorkerLane *lanes, size_t n_lanes, worke
                         Thread *t = &w->threads[w->n_threads];
 
                         *t = (Thread){ .worker = w, .lane = i };
-                        r = pthread_create(&t->id, NULL, thread_main, t);
+                        r = create_thread(t, k);
                         if (r > 0) {
+                                pthread_mutex_unlock(&w->lock);
                                 atomic_fetch_sub(&w->n_running, n_threads + 1 - w->n_threads);
                                 return -r;
                         }
                         w->n_threads++;
                 }
+        pthread_mutex_unlock(&w->lock);
         if (atomic_fetch_sub(&w->n_running, 1) == 1) {
                 uint64_t one = 1;
 

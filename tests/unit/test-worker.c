@@ -154,6 +154,43 @@ static void test_affinity(void **state) {
         assert_false(run->affinity_is_wrong);
 }
 
+static int step_each_cpu(Worker *w, size_t lane, size_t piece, void *userdata) {
+        Run *run = userdata;
+        cpu_set_t set, all;
+
+        if (sched_getaffinity(0, sizeof(set), &set) < 0 ||
+            sched_getaffinity(getpid(), sizeof(all), &all) < 0 || !CPU_EQUAL(&set, &all))
+                run->affinity_is_wrong = true;
+        return 0;
+}
+
+/* One thread for each CPU begins on its own, and may run on all of them. */
+static void test_one_for_each_cpu(void **state) {
+        WorkerLane lane = {};
+        Run *run = *state;
+        cpu_set_t all;
+
+        assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+        for (unsigned i = 0; i < CPU_SETSIZE; i++)
+                if (CPU_ISSET(i, &all))
+                        idset_add(&lane.cpus, i);
+        lane.n_threads = idset_count(&lane.cpus);
+        for (unsigned i = 0; i < 50; i++) {
+                cpu_set_t now;
+
+                /* With none they are over before the next one is there. */
+                lane.n_pieces = i % 2 ? 2000 : 0;
+                run->done = false;
+                start(run, &lane, 1, step_each_cpu);
+                wait_done(run);
+                assert_int_equal(run->result, 0);
+                run->worker = worker_free(run->worker);
+                assert_int_equal(sched_getaffinity(0, sizeof(now), &now), 0);
+                assert_true(CPU_EQUAL(&now, &all));
+        }
+        assert_false(run->affinity_is_wrong);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_each_piece_once, setup, teardown),
@@ -162,6 +199,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_cancel_interrupts, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_free_while_running, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_affinity, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_one_for_each_cpu, setup, teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
