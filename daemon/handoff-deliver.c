@@ -6,6 +6,7 @@
 #include "handoff-error.h"
 #include "handoff-match.h"
 #include "handoff-say.h"
+#include "handoff-work.h"
 #include "log.h"
 
 int handoff_read_message(const void *data, size_t size, HandoffMessage *ret, sd_bus_error *error) {
@@ -63,10 +64,6 @@ int handoff_deliver(Manager *m, const HandoffMessage *message, Handoff **ret, ui
         *ret = h;
         *ret_reply = NULL;
         *ret_size = 0;
-        if (message->type == HANDOFF_OFFER)
-                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
-                                         "this is the offer of VM \"%s\": give it to PrepareIncoming",
-                                         message->vm);
         if (h) {
                 identity.grant = h->r.grant;
                 identity.peer = h->r.peer;
@@ -74,7 +71,14 @@ int handoff_deliver(Manager *m, const HandoffMessage *message, Handoff **ret, ui
         r = handoff_match(&identity, message, &e, &problem);
         if (r < 0)
                 return handoff_refuse_message(&problem, r, error);
+        if (!h && message->type == HANDOFF_OFFER)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "this offer of VM \"%s\" is new here: give it to PrepareIncoming",
+                                         message->vm);
         if (!h) {
+                r = handoff_check_known(m, &message->id, side, error);
+                if (r < 0)
+                        return r;
                 step = handoff_next(side == HANDOFF_SOURCE ? HANDOFF_S_NONE : HANDOFF_D_NONE, e);
                 return say_back(m, message, step.send, NULL, ret_reply, ret_size);
         }
@@ -87,5 +91,9 @@ int handoff_deliver(Manager *m, const HandoffMessage *message, Handoff **ret, ui
                 r = handoff_event(h, e, message, &step, error);
         if (r < 0)
                 return r;
-        return step.send != HANDOFF_SEND_NONE ? handoff_take(h, ret_reply, ret_size) : 0;
+        if (step.work == HANDOFF_WORK_VERIFY)
+                handoff_look_now(h); /* two VMs stand still meanwhile */
+        else if (step.send == HANDOFF_SEND_NONE)
+                return 0;
+        return handoff_take(h, ret_reply, ret_size);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "bus-error.h"
+#include "quarantine.h"
 
 static const struct {
         HandoffReason reason;
@@ -82,6 +83,21 @@ int handoff_refuse(const Handoff *h, HandoffRefusal refusal, sd_bus_error *error
                                          "tdpd",
                                          h->key, h->r.vm, state);
         }
+}
+
+int handoff_check_known(Manager *m, const HandoffId *id, HandoffRole side, sd_bus_error *error) {
+        char key[HANDOFF_KEY_MAX];
+        const Quarantine *q;
+
+        handoff_format_key(id, side, key);
+        q = quarantine_find(m, key);
+        if (!q)
+                return 0;
+        return sd_bus_error_setf(
+                        error, TDP_ERROR_FAILED,
+                        "what is known here of handoff %s is left alone: %s, as %s; nothing is said to "
+                        "its messages before that is settled",
+                        key, quarantine_what(q), quarantine_text(q));
 }
 
 int handoff_refuse_message(const HandoffProblem *problem, int r, sd_bus_error *error) {

@@ -15,3 +15,5 @@ int handoff_refuse(const Handoff *h, HandoffRefusal refusal, sd_bus_error *error
 int handoff_refuse_ended(const Handoff *h, sd_bus_error *error);
 /* For what handoff_unpack() and handoff_match() return. */
 int handoff_refuse_message(const HandoffProblem *problem, int r, sd_bus_error *error);
+/* Failed if there is a record of it that cannot be made out: nothing is said in its name then. */
+int handoff_check_known(Manager *m, const HandoffId *id, HandoffRole side, sd_bus_error *error);

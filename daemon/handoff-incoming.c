@@ -12,6 +12,7 @@
 #include "handoff-calls.h"
 #include "handoff-error.h"
 #include "handoff-match.h"
+#include "handoff-work.h"
 #include "vm.h"
 
 static int check_repeated(Handoff *h, const HandoffMessage *offer, sd_bus_error *error) {
@@ -52,6 +53,9 @@ static int check_new(Manager *m, const HandoffMessage *offer, const char *name, 
                                          ", and this host has had generation %" PRIu64
                                          ": it is old, or of another VM, which needs another name",
                                          offer->vm, offer->generation, seen);
+        r = handoff_check_known(m, &offer->id, HANDOFF_DESTINATION, error);
+        if (r < 0)
+                return r;
         DL_FOREACH (m->handoffs->list, h)
                 if (h->r.side == HANDOFF_DESTINATION && streq(h->r.vm, offer->vm) &&
                     !handoff_state_is_final(h->r.state) && !handoff_state_owns(h->r.state))
@@ -139,6 +143,8 @@ int handoff_prepare(Manager *m, uid_t uid, const HandoffMessage *offer, const VM
         r = handoff_event(h, HANDOFF_GOT_OFFER, NULL, &step, error);
         if (r >= 0)
                 r = reserve(h, o, error);
+        if (r >= 0)
+                handoff_look_now(h); /* warm memory is there already */
         if (r < 0) {
                 /* Nobody has heard of the grant. */
                 handoff_drop(h);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-/* What one side knows of a handoff, and writes down before it acts on it. */
+/*
+ * What one side knows of a handoff, and writes down before it acts on it. As text: keys with values in a
+ * fixed order, then what was said, each as a message in hex digits. Opens no file.
+ */
 
 #include <sys/types.h>
 
 #include "handoff-table.h"
-#include "record.h"
+#include "record-text.h"
 
 typedef struct HandoffRecord {
         HandoffRole side;
@@ -32,3 +35,11 @@ typedef struct HandoffRecord {
         HandoffAbort abort;       /* reason 0: none */
         uint64_t released_bytes;  /* source */
 } HandoffRecord;
+
+#define HANDOFF_RECORD_VERSION  1U
+#define HANDOFF_RECORD_SIZE_MAX MIB(1)
+
+/* -EINVAL: it is none that could be read again, which is a defect; or -ENOMEM. */
+int handoff_record_format(const HandoffRecord *r, char **ret, size_t *ret_size);
+/* -EBADMSG with "fault" set, or -ENOMEM. */
+int handoff_record_parse(const char *text, size_t size, HandoffRecord *ret, RecordFault *fault);

@@ -6,6 +6,7 @@
 
 #include "bus-job.h"
 #include "clock.h"
+#include "handoff-keep.h"
 #include "log-message.h"
 #include "slots.h"
 #include "vm.h"
@@ -210,6 +211,11 @@ static int on_look(sd_event_source *s, void *userdata) {
                 look(h);
         }
         return 0;
+}
+
+void handoff_look_now(Handoff *h) {
+        h->looks = false;
+        look(h);
 }
 
 void handoff_look_soon(Handoff *h) {

@@ -45,7 +45,7 @@ int handoffs_new(Manager *m) {
         return 0;
 }
 
-static void handoff_free(Handoff *h) {
+void handoff_forget(Handoff *h) {
         Handoffs *s = h->manager->handoffs;
 
         DL_DELETE(s->list, h);
@@ -63,8 +63,9 @@ void handoffs_free(Manager *m) {
         if (!s)
                 return;
         DL_FOREACH_SAFE(s->list, h, tmp)
-        handoff_free(h);
+        handoff_forget(h);
         sd_event_source_disable_unref(s->look);
+        handoff_keep_done(m);
         m->handoffs = NULL; /* VMs that go from here on have nobody to tell */
         free(s);
 }
@@ -121,20 +122,31 @@ static int check_limits(Manager *m, uid_t uid, sd_bus_error *error) {
 }
 
 int handoff_new(Manager *m, const HandoffRecord *r, Handoff **ret, sd_bus_error *error) {
-        Handoff *h;
         int k;
 
         k = check_limits(m, r->uid, error);
-        if (k < 0)
-                return k;
+        return k < 0 ? k : handoff_add(m, r, ret);
+}
+
+void handoff_format_key(const HandoffId *id, HandoffRole side, char ret[static HANDOFF_KEY_MAX]) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < sizeof(id->bytes); i++)
+                n += (size_t) snprintf(ret + n, HANDOFF_KEY_MAX - n, "%02x", id->bytes[i]);
+        snprintf(ret + n, HANDOFF_KEY_MAX - n, "_%s", handoff_role_to_string(side));
+}
+
+int handoff_add(Manager *m, const HandoffRecord *r, Handoff **ret) {
+        Handoff *h;
+
         h = calloc(1, sizeof(*h));
         if (!h)
                 return -ENOMEM;
         h->manager = m;
         h->r = *r;
-        for (size_t i = 0; i < sizeof(r->id.bytes); i++)
-                sprintf(h->id + 2 * i, "%02x", r->id.bytes[i]);
-        snprintf(h->key, sizeof(h->key), "%s_%s", h->id, handoff_role_to_string(r->side));
+        h->retry_usec = RETRY_FIRST_USEC;
+        handoff_format_key(&r->id, r->side, h->key);
+        memcpy(h->id, h->key, sizeof(h->id) - 1);
         if (asprintf(&h->path, HANDOFF_PREFIX "/%s", h->key) < 0) {
                 free(h);
                 return -ENOMEM;
@@ -154,7 +166,7 @@ void handoff_drop(Handoff *h) {
                                   h->key);
         if (h->told)
                 bus_handoff_removed(h);
-        handoff_free(h);
+        handoff_forget(h);
 }
 
 VM *handoff_vm(const Handoff *h) {
@@ -206,7 +218,9 @@ static void take_over(HandoffRecord *r, const HandoffMessage *m) {
                         r->released_bytes = m->complete.bytes_released;
                 break;
         case HANDOFF_ABORT:
-                r->abort = m->abort;
+                /* (a VM that is ours may go as well) */
+                if (r->state == HANDOFF_S_UNDOING || r->state == HANDOFF_D_FREEING)
+                        r->abort = m->abort;
                 break;
         default:
                 break;
@@ -271,6 +285,8 @@ int handoff_event(Handoff *h, HandoffEvent e, const HandoffMessage *body, Handof
                 h->retry_usec = RETRY_FIRST_USEC;
                 set_timers(h);
         }
+        if (e == HANDOFF_RESTART)
+                set_timers(h);
         if (step.send != HANDOFF_SEND_NONE)
                 h->pending = step.send;
         if (is_new)

@@ -12,10 +12,12 @@
 #include "handoff-record.h"
 #include "manager.h"
 
+#define HANDOFF_KEY_MAX 48
+
 typedef struct Handoff {
         Manager *manager;
-        char id[33];  /* in hex digits */
-        char key[48]; /* "_" and the side besides: both sides can be here */
+        char id[33];               /* in hex digits */
+        char key[HANDOFF_KEY_MAX]; /* "_" and the side besides: both sides can be here */
         char *path;
         HandoffRecord r;
 
@@ -34,7 +36,8 @@ typedef struct Handoff {
 
 typedef struct Handoffs {
         Handoff *list;
-        HandoffId host; /* this one */
+        HandoffId host;                     /* this one */
+        struct State *source, *destination; /* folders of records, or NULL: not yet */
         sd_event_source *look;
 } Handoffs;
 
@@ -49,8 +52,11 @@ uint64_t handoff_seen(Manager *m, const char *vm);
 
 /* A record of what is "none" still, that is not written.  LimitExceeded in "error". */
 int handoff_new(Manager *m, const HandoffRecord *r, Handoff **ret, sd_bus_error *error);
-/* With its record. */
+/* One that there is a record of. */
+int handoff_add(Manager *m, const HandoffRecord *r, Handoff **ret);
+/* With its record, or without. */
 void handoff_drop(Handoff *h);
+void handoff_forget(Handoff *h);
 
 /*
  * Lets that happen: "body" has what it brings, like a message of the peer, or the reason of an abort.
@@ -65,6 +71,7 @@ void handoff_set_abort(HandoffMessage *m, HandoffReason reason, const char *form
 
 /* What is to be said now, which is nothing if *ret_size is 0 then. */
 int handoff_take(Handoff *h, uint8_t **ret, size_t *ret_size);
+void handoff_format_key(const HandoffId *id, HandoffRole side, char ret[static HANDOFF_KEY_MAX]);
 uint64_t handoff_time_left(const Handoff *h);
 VM *handoff_vm(const Handoff *h); /* or NULL */
 

@@ -37,14 +37,14 @@ int keeper_init(Manager *m, const char *state_dir) {
         r = fdstore_new(&k->store);
         if (r < 0)
                 return log_error_errno(r, "What the service manager has kept for us cannot be taken");
+        r = read_boot_id(k->boot_id);
+        if (r < 0)
+                return log_error_errno(r, "The boot id cannot be read");
         if (!state_dir || !fdstore_is_there(k->store)) {
                 log_info("Nothing outlives this tdpd: it was started without %s",
                          state_dir ? "a service manager that keeps descriptors" : "a folder for records");
                 return 0;
         }
-        r = read_boot_id(k->boot_id);
-        if (r < 0)
-                return log_error_errno(r, "The boot id cannot be read");
         r = state_open(state_dir, &k->state);
         if (r == -EBUSY)
                 return log_error_errno(r, "Another tdpd uses %s: stop it, or give --state-dir=", state_dir);

@@ -16,7 +16,7 @@
 #include "bus-vm.h"
 #include "draining.h"
 #include "handle.h"
-#include "handoffs.h"
+#include "handoff-keep.h"
 #include "job.h"
 #include "log-message.h"
 #include "polkit.h"
@@ -123,6 +123,8 @@ static int manager_connect(Manager *m) {
 
         /* Whoever sees our name sees all VMs. */
         r = takeover(m);
+        if (r >= 0)
+                r = handoff_take_over(m);
         if (r < 0)
                 return r;
         r = sd_bus_request_name(m->bus, BUS_NAME, 0);

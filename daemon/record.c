@@ -3,12 +3,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "memstream.h"
 
-#define MAGIC "tdpd-record "
+static const RecordFrame frame = { "tdpd-record ", RECORD_VERSION, RECORD_SIZE_MAX };
 
 typedef enum Kind {
         KIND_U64,
@@ -88,15 +87,6 @@ static bool kind_is_list(Kind k) {
         return k >= KIND_PART;
 }
 
-/* FNV-1a: finds accidents, and is not meant to find forgeries, as only root can write there. */
-uint64_t record_checksum(const char *p, size_t n) {
-        uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-        for (size_t i = 0; i < n; i++)
-                h = (h ^ (uint8_t) p[i]) * UINT64_C(0x100000001b3);
-        return h;
-}
-
 void record_done(Record *r) {
         free(r->parts);
         spanset_done(&r->built);
@@ -157,7 +147,6 @@ static int write_value(FILE *f, const Key *k, const Record *r) {
 int record_format(const Record *r, char **ret, size_t *ret_size) {
         _cleanup_free_ char *text = NULL;
         size_t size = 0;
-        uint64_t sum;
         FILE *f;
         int k = 0;
 
@@ -166,54 +155,16 @@ int record_format(const Record *r, char **ret, size_t *ret_size) {
         f = open_memstream(&text, &size);
         if (!f)
                 return -ENOMEM;
-        fprintf(f, MAGIC "%u\n", RECORD_VERSION);
+        fprintf(f, "%s%u\n", frame.magic, frame.version);
         for (size_t i = 0; i < ELEMENTSOF(keys) && k >= 0; i++)
                 k = write_value(f, &keys[i], r);
-        if (fflush(f) == 0 && text) {
-                sum = record_checksum(text, size);
-                fprintf(f, "end %016" PRIx64 "\n", sum);
-        }
-        if (ferror(f))
-                k = -ENOMEM;
-        if (memstream_close(f, &text) < 0 || k < 0)
-                return -ENOMEM;
+        k = record_close(f, &text, &size, k);
+        if (k < 0)
+                return k;
         if (size > RECORD_SIZE_MAX)
                 return -EFBIG;
         *ret = TAKE_PTR(text);
         *ret_size = size;
-        return 0;
-}
-
-static int _printf_(3, 4) fail(RecordFault *fault, const char *word, const char *format, ...) {
-        va_list ap;
-
-        fault->word = word;
-        va_start(ap, format);
-        vsnprintf(fault->text, sizeof(fault->text), format, ap);
-        va_end(ap);
-        return -EBADMSG;
-}
-
-/* Digits only, and no zero in front: what we have written looks like that. */
-static int parse_u64(const char *s, uint64_t *ret) {
-        uint64_t v = 0;
-
-        if (*s == '\0' || (s[0] == '0' && s[1] != '\0'))
-                return -EINVAL;
-        for (; *s != '\0'; s++)
-                if (*s < '0' || *s > '9' || __builtin_mul_overflow(v, 10U, &v) ||
-                    __builtin_add_overflow(v, (uint64_t) (*s - '0'), &v))
-                        return -EINVAL;
-        *ret = v;
-        return 0;
-}
-
-static int parse_hex(const char *s, uint64_t *ret) {
-        char *end;
-
-        if (strlen(s) != 16 || strspn(s, "0123456789abcdef") != 16)
-                return -EINVAL;
-        *ret = strtoull(s, &end, 16);
         return 0;
 }
 
@@ -223,7 +174,7 @@ static int parse_pair(char *s, uint64_t *ret_a, uint64_t *ret_b) {
         if (!space)
                 return -EINVAL;
         *space = '\0';
-        return parse_u64(s, ret_a) < 0 ? -EINVAL : parse_u64(space + 1, ret_b);
+        return record_read_u64(s, ret_a) < 0 ? -EINVAL : record_read_u64(space + 1, ret_b);
 }
 
 static int parse_part(char *s, Record *r) {
@@ -272,14 +223,14 @@ static int parse_value(const Key *k, char *s, Record *r) {
 
         switch (k->kind) {
         case KIND_U64:
-                return parse_u64(s, p);
+                return record_read_u64(s, p);
         case KIND_U32:
-                if (parse_u64(s, &v) < 0 || v > UINT32_MAX)
+                if (record_read_u64(s, &v) < 0 || v > UINT32_MAX)
                         return -EINVAL;
                 *(uint32_t *) p = (uint32_t) v;
                 return 0;
         case KIND_HEX:
-                return parse_hex(s, p);
+                return record_read_hex(s, p);
         case KIND_BOOL:
                 *(bool *) p = streq(s, "yes");
                 return streq(s, "yes") || streq(s, "no") ? 0 : -EINVAL;
@@ -316,16 +267,17 @@ static int parse_line(char *line, Record *r, uint64_t *seen, RecordFault *fault)
                 if (!streq(keys[i].name, line))
                         continue;
                 if (!value)
-                        return fail(fault, "bad-value", "key \"%s\" has no value", line);
+                        return record_fail(fault, "bad-value", "key \"%s\" has no value", line);
                 if ((*seen & UINT64_C(1) << i) && !kind_is_list(keys[i].kind))
-                        return fail(fault, "bad-value", "key \"%s\" is there twice", line);
+                        return record_fail(fault, "bad-value", "key \"%s\" is there twice", line);
                 *seen |= UINT64_C(1) << i;
                 k = parse_value(&keys[i], value, r);
                 if (k < 0 && k != -ENOMEM)
-                        return fail(fault, "bad-value", "\"%.60s\" is nothing for key \"%s\"", value, line);
+                        return record_fail(fault, "bad-value", "\"%.60s\" is nothing for key \"%s\"", value,
+                                           line);
                 return k;
         }
-        return fail(fault, "unknown-key", "there is no key \"%.60s\"", line);
+        return record_fail(fault, "unknown-key", "there is no key \"%.60s\"", line);
 }
 
 /* What each state must have, and what belongs together. */
@@ -372,68 +324,22 @@ static int parse_keys(char *text, Record *r, RecordFault *fault) {
         }
         for (size_t i = 0; i < ELEMENTSOF(keys); i++)
                 if (!(seen & UINT64_C(1) << i) && !kind_is_list(keys[i].kind))
-                        return fail(fault, "bad-value", "key \"%s\" is missing", keys[i].name);
+                        return record_fail(fault, "bad-value", "key \"%s\" is missing", keys[i].name);
         contradiction = find_contradiction(r);
         if (contradiction)
-                return fail(fault, "bad-value", "%s", contradiction);
+                return record_fail(fault, "bad-value", "%s", contradiction);
         for (size_t i = 0; i < r->policy.n_reasons; i++)
                 r->policy.reasons[i].word = r->words[i];
         return 0;
 }
 
-/* The lines between the first and the last one. */
-static int check_frame(const char *text, size_t size, const char **ret, size_t *ret_size,
-                       RecordFault *fault) {
-        const size_t magic = strlen(MAGIC), tail = strlen("end 0123456789abcdef\n");
-        unsigned version = 0;
-        uint64_t sum;
-        char hex[17];
-        size_t n;
-
-        if (size > RECORD_SIZE_MAX)
-                return fail(fault, "too-large", "%zu bytes are more than a record has", size);
-        if (size < magic && memcmp(text, MAGIC, size) == 0)
-                return fail(fault, "truncated", "it ends after %zu bytes", size);
-        if (size < magic || memcmp(text, MAGIC, magic) != 0)
-                return fail(fault, "no-record", "it does not begin like a record");
-        for (n = magic; n < size && text[n] >= '0' && text[n] <= '9' && version < 1000000; n++)
-                version = version * 10 + (unsigned) (text[n] - '0');
-        if (n == size)
-                return fail(fault, "truncated", "it ends after %zu bytes", size);
-        if (text[n] != '\n' || n == magic || version == 0)
-                return fail(fault, "no-record", "its version is no number");
-        if (version != RECORD_VERSION)
-                return fail(fault, "newer", "it is of version %u, and this tdpd knows version %u", version,
-                            RECORD_VERSION);
-        n++;
-        if (size < n + tail || text[size - 1] != '\n' || memcmp(text + size - tail, "end ", 4) != 0 ||
-            text[size - tail - 1] != '\n')
-                return fail(fault, "truncated", "its last line is missing after %zu bytes", size);
-        memcpy(hex, text + size - 17, 16);
-        hex[16] = '\0';
-        if (parse_hex(hex, &sum) < 0 || sum != record_checksum(text, size - tail) ||
-            memchr(text, '\0', size))
-                return fail(fault, "damaged", "its checksum is wrong");
-        *ret = text + n;
-        *ret_size = size - tail - n;
-        return 0;
-}
-
 int record_parse(const char *text, size_t size, Record *ret, RecordFault *fault) {
         _cleanup_free_ char *copy = NULL;
-        const char *lines = NULL;
-        size_t n = 0;
         int k;
 
-        k = check_frame(text, size, &lines, &n, fault);
+        k = record_open(&frame, text, size, &copy, fault);
         if (k < 0)
                 return k;
-        /* What was read from a file is no string. */
-        copy = malloc(n + 1);
-        if (!copy)
-                return -ENOMEM;
-        memcpy(copy, lines, n);
-        copy[n] = '\0';
         *ret = (Record){};
         k = parse_keys(copy, ret, fault);
         if (k < 0)

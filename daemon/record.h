@@ -18,6 +18,7 @@
 #include "name.h"
 #include "placement.h"
 #include "policy.h"
+#include "record-text.h"
 #include "span.h"
 #include "vm-state.h"
 
@@ -26,7 +27,6 @@
 #define RECORD_PARTS_MAX NODE_ID_MAX
 #define RECORD_SPANS_MAX 65536U /* KVM has up to 32764 slots in each of two address spaces */
 #define RECORD_WORD_MAX  32U
-#define BOOT_ID_LEN      36U
 
 typedef struct Record {
         char boot_id[BOOT_ID_LEN + 1];
@@ -65,15 +65,7 @@ typedef struct Record {
         char words[POLICY_REASONS_MAX][RECORD_WORD_MAX];
 } Record;
 
-/* Why a record is not taken.  The word is for programs: */
-typedef struct RecordFault {
-        const char *word; /* no-record, newer, truncated, damaged, unknown-key, bad-value, too-large */
-        char text[160];
-} RecordFault;
-
 void record_done(Record *r);
-/* Of all that stands before "end". */
-uint64_t record_checksum(const char *text, size_t size);
 /* -EFBIG: more of something than record_parse() would take; or -ENOMEM. */
 int record_format(const Record *r, char **ret, size_t *ret_size);
 /* -EBADMSG with "fault" set, or -ENOMEM. */

@@ -11,15 +11,17 @@
 #include "name.h"
 #include "sysfs.h"
 
-#define COMMITTED ".vm"
+#define COMMITTED ".vm" /* of VMs */
 #define PREPARED  ".new"
-#define FILE_MAX  (VM_NAME_MAX + 8U)
+#define FILE_MAX  (VM_NAME_MAX + 16U)
 
 /* A folder that somebody has filled with other things does not fill our memory. */
 #define ENTRIES_MAX 65536U
 
 struct State {
         char *path;
+        const char *suffix; /* of what is committed */
+        bool durable;
         int fd;
 };
 
@@ -37,12 +39,18 @@ const char *state_path(const State *s) {
 }
 
 int state_open(const char *path, State **ret) {
+        return state_open_as(path, COMMITTED, false, ret);
+}
+
+int state_open_as(const char *path, const char *suffix, bool durable, State **ret) {
         _cleanup_(state_freep) State *s = NULL;
 
         s = calloc(1, sizeof(*s));
         if (!s)
                 return -ENOMEM;
         s->fd = -1;
+        s->suffix = suffix;
+        s->durable = durable;
         s->path = strdup(path);
         if (!s->path)
                 return -ENOMEM;
@@ -89,6 +97,8 @@ int state_prepare(State *s, const char *name, const char *text, size_t size) {
         if (fd < 0)
                 return -errno;
         r = write_all(fd, text, size);
+        if (r >= 0 && s->durable && fsync(fd) < 0)
+                r = -errno;
         /* Some file systems tell at the end only. */
         if (close(TAKE_FD(fd)) < 0 && r >= 0)
                 r = -errno;
@@ -101,8 +111,10 @@ int state_commit(State *s, const char *name) {
         char from[FILE_MAX], to[FILE_MAX];
 
         file_name(from, name, PREPARED);
-        file_name(to, name, COMMITTED);
-        return renameat(s->fd, from, s->fd, to) < 0 ? -errno : 0;
+        file_name(to, name, s->suffix);
+        if (renameat(s->fd, from, s->fd, to) < 0)
+                return -errno;
+        return s->durable && fsync(s->fd) < 0 ? -errno : 0;
 }
 
 int state_write(State *s, const char *name, const char *text, size_t size) {
@@ -130,7 +142,7 @@ int state_forget_prepared(State *s, const char *name) {
 int state_remove(State *s, const char *name) {
         char file[FILE_MAX];
 
-        file_name(file, name, COMMITTED);
+        file_name(file, name, s->suffix);
         return state_unlink(s, file);
 }
 
@@ -175,14 +187,14 @@ static int read_entry(State *s, size_t size_max, StateEntry *e) {
         return read_text(fd, size_max, &e->text, &e->size);
 }
 
-static int set_names(StateEntry *e, const char *file) {
+static int set_names(const State *s, StateEntry *e, const char *file) {
         size_t n = strlen(file), suffix = 0;
 
         e->file = strdup(file);
         if (!e->file)
                 return -ENOMEM;
-        if (n > strlen(COMMITTED) && streq(file + n - strlen(COMMITTED), COMMITTED))
-                suffix = strlen(COMMITTED);
+        if (n > strlen(s->suffix) && streq(file + n - strlen(s->suffix), s->suffix))
+                suffix = strlen(s->suffix);
         else if (n > strlen(PREPARED) && streq(file + n - strlen(PREPARED), PREPARED)) {
                 suffix = strlen(PREPARED);
                 e->prepared = true;
@@ -229,8 +241,10 @@ static int list(State *s, DIR *d, size_t size_max, StateEntry **entries, size_t 
                         return -errno;
                 if (streq(de->d_name, ".") || streq(de->d_name, ".."))
                         continue;
-                /* The folder is also one that the configuration is read from. */
-                if (streq(de->d_name, "tdpd.conf") || streq(de->d_name, "tdpd.conf.d"))
+                /* The folder is also one that the configuration is read from, and handoffs have one in it.
+                 */
+                if (streq(de->d_name, "tdpd.conf") || streq(de->d_name, "tdpd.conf.d") ||
+                    streq(de->d_name, "handoff"))
                         continue;
                 if (*n >= ENTRIES_MAX)
                         return -E2BIG;
@@ -243,7 +257,7 @@ static int list(State *s, DIR *d, size_t size_max, StateEntry **entries, size_t 
                 }
                 (*entries)[*n] = (StateEntry){};
                 (*n)++;
-                r = set_names(&(*entries)[*n - 1], de->d_name);
+                r = set_names(s, &(*entries)[*n - 1], de->d_name);
                 if (r >= 0)
                         r = read_entry(s, size_max, &(*entries)[*n - 1]);
                 if (r == -ENOMEM)

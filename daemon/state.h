@@ -12,6 +12,9 @@ typedef struct State State;
 
 /* Makes the folder if it is not there.  -EBUSY: another tdpd has it. */
 int state_open(const char *path, State **ret);
+/* The same for files that end in "suffix", instead of VMs' ".vm"; "durable": what is committed survives a
+ * power cut. */
+int state_open_as(const char *path, const char *suffix, bool durable, State **ret);
 State *state_free(State *s);
 DEFINE_CLEANUP(State, state_free);
 const char *state_path(const State *s);

@@ -263,6 +263,8 @@ static void fixture_free(Fixture *f) {
                 unlink(path);
         }
         fixture_remove_state(f);
+        snprintf(path, sizeof(path), "%s/data/handoff", f->dir);
+        remove_dir(path);
         snprintf(path, sizeof(path), "%s/data", f->dir);
         rmdir(path);
         rmdir(f->dir);
