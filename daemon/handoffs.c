@@ -281,7 +281,9 @@ int handoff_event(Handoff *h, HandoffEvent e, const HandoffMessage *body, Handof
                 log_debug("Handoff %s: %s -> %s (%s)", h->key, handoff_state_to_string(h->r.state),
                           handoff_state_to_string(next.state), handoff_event_to_string(e));
                 h->r = next;
-                h->pending = HANDOFF_SEND_NONE; /* what belonged to the state before is of no use */
+                /* What belonged to the state before is of no use, but for the news that it is off. */
+                if (h->pending != HANDOFF_SEND_ABORT || !handoff_state_is_final(step.next))
+                        h->pending = HANDOFF_SEND_NONE;
                 h->retry_usec = RETRY_FIRST_USEC;
                 set_timers(h);
         }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "carry.h"
+#include "standin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,16 @@ static void read_path(sd_bus_message *m, char *ret, size_t size) {
 
         assert_true(sd_bus_message_read(m, "o", &path) > 0);
         snprintf(ret, size, "%s", path);
+}
+
+pid_t carry_run_vm(Fixture *f) {
+        Reservation r = reserve(f, "db", CARRY_BYTES, HUGE_2M);
+        pid_t pid;
+
+        assert_string_equal(wait_job(f, r.job)->result, "done");
+        pid = spawn_vmm(1, 0);
+        assert_string_equal(wait_job(f, standin_attach(f, pid, "always"))->result, "done");
+        return pid;
 }
 
 void carry_offer(Side *source, Fixture *f, const char *vm, uint64_t deadline_usec, bool post_copy,

@@ -15,6 +15,11 @@ typedef struct Side {
         char job[64];
 } Side;
 
+#define CARRY_BYTES (8 * MIB)
+#define CARRY_USEC  UINT64_C(600000000) /* time that no test takes */
+
+/* A VM that runs, "db" of the stand-in, on memory of ours. */
+pid_t carry_run_vm(Fixture *f);
 void carry_offer(Side *source, Fixture *f, const char *vm, uint64_t deadline_usec, bool post_copy,
                  Bytes *ret);
 /* Under this name, or NULL: the VM's. false: refused, with the error. */

@@ -9,24 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BYTES     (8 * MIB)
-#define LONG_USEC UINT64_C(600000000)
-
 static Bytes message, reply;
 
-/* A VM that runs, "db", on memory of ours. */
-static pid_t run_vm(Fixture *f) {
-        Reservation r = reserve(f, "db", BYTES, HUGE_2M);
-        pid_t pid;
-
-        assert_string_equal(wait_job(f, r.job)->result, "done");
-        pid = spawn_vmm(1, 0);
-        assert_string_equal(wait_job(f, standin_attach(f, pid, "always"))->result, "done");
-        return pid;
-}
-
 static void test_whole_path(void **state) {
-        uint64_t before = pool_grow(2 * BYTES / HUGE_2M);
+        uint64_t before = pool_grow(2 * CARRY_BYTES / HUGE_2M);
         Side source, destination;
         char *vm;
         Fixture *f;
@@ -34,11 +20,11 @@ static void test_whole_path(void **state) {
 
         require_root();
         f = standin_start("good");
-        pid = run_vm(f);
-        carry_offer(&source, f, VM_PATH, LONG_USEC, false, &message);
+        pid = carry_run_vm(f);
+        carry_offer(&source, f, VM_PATH, CARRY_USEC, false, &message);
         carry_assert(&source, "State", "offered");
         carry_prepare(&destination, f, &message, "db2", &message);
-        assert_int_equal(carry_number(&destination, "Bytes"), BYTES);
+        assert_int_equal(carry_number(&destination, "Bytes"), CARRY_BYTES);
         carry_deliver(f, &message, &reply);
         assert_int_equal(reply.size, 0);
         carry_assert(&source, "State", "granted");
@@ -47,7 +33,7 @@ static void test_whole_path(void **state) {
         carry_deliver(f, &message, &reply);
         carry_assert(&destination, "State", "receiving");
         vm = carry_property(&destination, "VMObject");
-        close(get_memory(f, vm, BYTES)); /* as a VMM that waits for its guest would */
+        close(get_memory(f, vm, CARRY_BYTES)); /* as a VMM that waits for its guest would */
         carry_commit(&source, 0, &message);
         carry_assert(&source, "State", "committing");
         carry_deliver(f, &message, &reply);
@@ -116,7 +102,7 @@ static void go_on(Tool *t) {
 
         if (carry_is(&t->source, "granted")) {
                 vm = carry_property(&t->destination, "VMObject");
-                close(get_memory(t->f, vm, BYTES));
+                close(get_memory(t->f, vm, CARRY_BYTES));
                 free(vm);
                 carry_start(&t->source, "bitmap", &message);
                 step_done(t);
@@ -149,11 +135,11 @@ static bool die_at(Tool *t) {
         uint64_t before = pool_read("free_hugepages");
         sd_bus_error error = SD_BUS_ERROR_NULL;
         Fixture *f = t->f = standin_start_kept(NULL);
-        pid_t pid = run_vm(f);
+        pid_t pid = carry_run_vm(f);
         char *vm;
 
         t->n = 0;
-        carry_offer(&t->source, f, VM_PATH, LONG_USEC, false, &message);
+        carry_offer(&t->source, f, VM_PATH, CARRY_USEC, false, &message);
         step_done(t);
         if (message.size == 0)
                 carry_wait_next(&t->source, &message);
@@ -168,7 +154,7 @@ static bool die_at(Tool *t) {
         /* The VMM that was left has the memory that was its own still. */
         if (!t->cancels)
                 reap(pid, SIGKILL);
-        assert_pool_free(before - BYTES / HUGE_2M);
+        assert_pool_free(before - CARRY_BYTES / HUGE_2M);
         release(f, vm);
         free(vm);
         if (t->cancels)
@@ -186,7 +172,7 @@ static void dies_everywhere(bool loses, bool cancels) {
         for (bool more = true; more; n++) {
                 Tool t = { .dies_at = n + 1, .loses = loses, .cancels = cancels };
 
-                (void) pool_grow(2 * BYTES / HUGE_2M);
+                (void) pool_grow(2 * CARRY_BYTES / HUGE_2M);
                 more = die_at(&t);
         }
         assert_true(n > 6);
