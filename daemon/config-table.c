@@ -99,6 +99,10 @@ const ConfigItem config_items[] = {
         { "Pools", "Reserved", &config_type_pool_specs, ITEM(pools.reserved), "", 0, 0, NULL,
           "So many pages of these pools are for other programs, like OVS-DPDK: no VM gets them, whether those "
           "programs run yet or not." },
+        { "Pools", "MaxPercent", &config_type_number, ITEM(pools.max_percent), "95", 1, 100, "percent",
+          "All pools of a node together are made no larger than so much of its memory, and at least 512 MiB "
+          "are left as well, so that a wrong number does not take all memory from a host. What others have "
+          "made larger stays. 100: up to all of it." },
         { "Pools", "WatchSec", &config_type_number, ITEM(pools.watch_sec), "5", 1, 3600, "seconds",
           "So often tdpd looks whether others have changed or used the pools." },
         { "Pools", "RetrySec", &config_type_number, ITEM(pools.retry_sec), "10", 1, 3600, "seconds",

@@ -10,6 +10,7 @@
 #include "bus-job.h"
 #include "format.h"
 #include "log.h"
+#include "pool-cap.h"
 #include "pool-error.h"
 #include "pool-io.h"
 #include "pools.h"
@@ -100,6 +101,36 @@ static void on_resized(Worker *w, int result, void *userdata) {
         job_end(p->job);
 }
 
+static uint64_t wanted_pages(const Pool *p, const PoolRequest *q) {
+        uint64_t there = pool_persistent(p);
+
+        return q->mode == POOL_GROW     ? there + MIN_OF(q->pages, INT64_MAX / p->page_size)
+               : q->mode == POOL_SHRINK ? there - MIN_OF(q->pages, there)
+                                        : q->pages;
+}
+
+static int check_cap(Manager *m, const Node *n, const Pool *p, const PoolRequest *q, sd_bus_error *error) {
+        uint64_t percent = m->config.pools.max_percent, wanted = wanted_pages(p, q),
+                 cap = pool_cap_pages(n, p, percent);
+
+        if (wanted <= cap)
+                return 0;
+        if (wanted > n->mem_total / p->page_size)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "%" PRIu64 " pages of %s are more than all memory of node %u, %s",
+                                         wanted, format_bytes(p->page_size), n->id,
+                                         format_bytes(n->mem_total));
+        return sd_bus_error_setf(
+                        error, TDP_ERROR_INVALID,
+                        "%" PRIu64
+                        " pages of %s would leave too little of node %u: %s of its %s stay out of all "
+                        "its pools (MaxPercent=%" PRIu64
+                        " in tdpd.conf, and 512 MiB at least below 100), so with "
+                        "its other pools as they are this one can have %" PRIu64 " pages",
+                        wanted, format_bytes(p->page_size), n->id, format_bytes(pool_cap_kept(n, percent)),
+                        format_bytes(n->mem_total), percent, cap);
+}
+
 /* Pages of this pool that the configuration keeps for programs which have not taken them yet. */
 static int read_facts(PoolJob *p, NodeTable **ret_nodes, sd_bus_error *error) {
         _cleanup_free_ Claim *claims = NULL;
@@ -117,7 +148,8 @@ static int read_facts(PoolJob *p, NodeTable **ret_nodes, sd_bus_error *error) {
         n = node_table_find(*ret_nodes, p->files.node);
         pool = n ? node_find_pool(n, p->files.page_size) : NULL;
         p->request.keep = pool ? placement_set_aside(n, pool, claims, n_claims) : 0;
-        return 0;
+        /* Others that were queued before may have changed what there is. */
+        return pool ? check_cap(p->manager, n, pool, &p->request, error) : 0;
 }
 
 static int start(PoolJob *p, sd_bus_error *error) {
@@ -190,14 +222,11 @@ static int check(Manager *m, unsigned node, uint64_t page_size, const PoolReques
                                                "no pool",
                                                node, page_size, known);
         }
+        r = check_cap(m, n, pool, q, error);
+        if (r < 0)
+                return r;
         there = pool_persistent(pool);
-        wanted = q->mode == POOL_GROW     ? there + MIN_OF(q->pages, INT64_MAX / page_size)
-                 : q->mode == POOL_SHRINK ? there - MIN_OF(q->pages, there)
-                                          : q->pages;
-        if (wanted > there && wanted > n->mem_total / page_size)
-                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
-                                         "%" PRIu64 " pages of %s are more than all memory of node %u, %s",
-                                         wanted, format_bytes(page_size), node, format_bytes(n->mem_total));
+        wanted = wanted_pages(pool, q);
         *ret_bytes = (wanted > there ? wanted - there : there - wanted) * page_size;
         return 0;
 }

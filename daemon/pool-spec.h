@@ -30,6 +30,7 @@ typedef struct PoolsConfig {
         uint64_t watch_sec;
         uint64_t retry_sec;
         uint64_t low_percent;
+        uint64_t max_percent; /* of a node's memory, for all its pools together */
 } PoolsConfig;
 
 void pool_specs_done(PoolSpecs *p);

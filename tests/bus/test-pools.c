@@ -398,6 +398,69 @@ static void test_case_02_03_only_node_files(void **state) {
         fixture_stop(f);
 }
 
+static void put_two_nodes(void) {
+        put("0-1\n", "devices/system/node/online");
+        put_node(0, "0\n", "4194304");
+        put_node(1, "1\n", "4194304");
+        put_pool(0, "2048", "0\n");
+        put_pool(1, "2048", "10\n");
+        fake_kernel_start();
+        fake_kernel_limit(0, "2048", 2048, 2048);
+        fake_kernel_limit(1, "2048", 100, 100);
+}
+
+/* What happens to one node's pool is nothing to the other's. */
+static void test_two_nodes(void **state) {
+        const char *one, *two;
+        Fixture *f;
+
+        put_two_nodes();
+        f = start_on_fake(NULL);
+        one = set_pool(f, NODE0, HUGE_2M, 300, "set", false);
+        two = set_pool(f, "/org/tdpd1/node/1", HUGE_2M, 300, "set", false);
+        assert_end(f, one, "done", "", "");
+        assert_end(f, two, "failed", ERR("Partial"),
+                   "asked for 300 pages of 2 MiB on node 1, reached 100, with the memory compacted; there are 10 "
+                   "as before");
+        assert_int_equal(NR(0, "2048"), 300);
+        assert_int_equal(NR(1, "2048"), 10);
+        assert_int_equal(get("devices/system/node/node1/compact"), 1);
+        assert_end(f, set_pool(f, "/org/tdpd1/node/1", HUGE_2M, 300, "set", true), "failed", ERR("Partial"),
+                   "100 stay");
+        assert_end(f, set_pool(f, NODE0, HUGE_2M, 250, "shrink", false), "done", "", "");
+        assert_end(f, set_pool(f, "/org/tdpd1/node/1", HUGE_2M, 0, "set", false), "done", "", "");
+        assert_int_equal(NR(0, "2048"), 50);
+        assert_int_equal(NR(1, "2048"), 0);
+        assert_int_equal(fake_kernel_global_writes(), 0);
+        fixture_stop(f);
+}
+
+/* A number too many does not take all memory from a host. */
+static void test_some_memory_stays(void **state) {
+        Fixture *f;
+
+        put_two_nodes();
+        f = start_on_fake("Pages=2M:2000@0\n");
+        wait_target(f, NODE0, HUGE_2M, "short", 0);
+        assert_int_equal(NR(0, "2048"), 0);
+        assert_set_fails(f, NODE0, HUGE_2M, 1793, "set", ERR("InvalidArgument"),
+                         "512 MiB of its 4 GiB stay out of all its pools (MaxPercent=95 in tdpd.conf");
+        assert_set_fails(f, NODE0, HUGE_2M, 1793, "grow", ERR("InvalidArgument"), "can have 1792 pages");
+        assert_end(f, set_pool(f, NODE0, HUGE_2M, 1792, "set", false), "done", "", "");
+        fixture_stop(f);
+
+        /* What is there may stay, and go. */
+        f = start_on_fake("MaxPercent=50\n");
+        assert_end(f, set_pool(f, NODE0, HUGE_2M, 1792, "set", false), "done", "", "");
+        assert_end(f, set_pool(f, NODE0, HUGE_2M, 1700, "set", false), "done", "", "");
+        assert_set_fails(f, NODE0, HUGE_2M, 1701, "set", ERR("InvalidArgument"), "can have 1700 pages");
+        fixture_stop(f);
+
+        f = start_on_fake("MaxPercent=100\nPages=2M:2048@0\n");
+        wait_target(f, NODE0, HUGE_2M, "met", 2048);
+        fixture_stop(f);
+}
+
 static void test_case_04_06_07_short(void **state) {
         Fixture *f;
 
@@ -552,6 +615,8 @@ int main(void) {
                 cmocka_unit_test_teardown(test_refused, fixture_teardown),
                 FAKE(test_case_01_configured_at_start),
                 FAKE(test_case_02_03_only_node_files),
+                FAKE(test_two_nodes),
+                FAKE(test_some_memory_stays),
                 FAKE(test_case_04_06_07_short),
                 FAKE(test_case_10_sizes_of_sysfs),
                 FAKE(test_case_21_all_free_are_reserved),
