@@ -7,6 +7,7 @@
 #include "bus-error.h"
 #include "job.h"
 #include "polkit.h"
+#include "refusal.h"
 #include "turns.h"
 #include "vm.h"
 
@@ -101,6 +102,10 @@ static int get_caller(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_e
         return 0;
 }
 
+static int denied(sd_bus_message *message, const Caller *c, int r, const sd_bus_error *error) {
+        return refusal_log_denied(message, c->uid, c->pid, r, error);
+}
+
 static int may_create(Manager *m, const Caller *c, sd_bus_error *error) {
         if (c->uid == 0 || c->is_member)
                 return 0;
@@ -129,7 +134,9 @@ int auth_get_creator(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_er
         int r;
 
         r = get_caller(m, message, ret, error);
-        return r < 0 ? r : may_create(m, ret, error);
+        if (r < 0)
+                return r;
+        return denied(message, ret, may_create(m, ret, error), error);
 }
 
 static const char *const actions[_AUTH_ACTION_MAX] = {
@@ -151,8 +158,9 @@ static int ask_polkit(Manager *m, sd_bus_message *message, AuthAction action, co
                 return 1;
         if (r != -EACCES)
                 return r;
-        return sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED, "%s, or whoever polkit allows %s; %s",
-                                 refusal, actions[action], why ?: "polkit says no");
+        r = sd_bus_error_setf(error, TDP_ERROR_NOT_PERMITTED, "%s, or whoever polkit allows %s; %s", refusal,
+                              actions[action], why ?: "polkit says no");
+        return denied(message, c, r, error);
 }
 
 int auth_get_admin(Manager *m, sd_bus_message *message, AuthAction action, Caller *ret,

@@ -32,8 +32,8 @@ typedef enum AuthAction {
  * 1 while polkit is being asked; then the method is called again with the same message.
  *
  * Who has sent the message, if they may make VMs, or what only root may, or change this one; else
- * NotPermitted in "error".  The subject is the sender's bus name, as the bus driver knows it: a pid can be
- * somebody else's by now.
+ * NotPermitted in "error", which is logged.  The subject is the sender's bus name, as the bus driver knows
+ * it: a pid can be somebody else's by now.
  */
 int auth_get_creator(Manager *m, sd_bus_message *message, Caller *ret, sd_bus_error *error);
 int auth_get_admin(Manager *m, sd_bus_message *message, AuthAction action, Caller *ret, sd_bus_error *error);

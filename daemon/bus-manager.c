@@ -140,13 +140,13 @@ static int attach(Manager *m, sd_bus_message *message, const char *name, int mes
                 return r;
         r = find_joined(m, &caller, name, &joined, error);
         if (r < 0)
-                return r;
+                return refusal_log_denied(message, caller.uid, caller.pid, r, error);
         if (message_fd >= 0 && discover_fd_is_vm(message_fd) <= 0)
                 return sd_bus_error_setf(error, TDP_ERROR_NOT_VMM,
                                          "the descriptor is no KVM VM: pass what KVM_CREATE_VM returned");
         r = open_process(&caller, (pid_t) pid, &pidfd, error);
         if (r < 0)
-                return r;
+                return refusal_log_denied(message, caller.uid, caller.pid, r, error);
 
         if (message_fd >= 0) {
                 /* The message's own copy goes with the message, as soon as this is replied to. */

@@ -21,6 +21,7 @@
         X(WARM_FAILED, LOG_WARNING, "0c29e5b7f90e4c0b87915a9c0a4186db")                                     \
         X(WARM_GIVEN_UP, LOG_INFO, "750b6c3407ce4aabb382123819bcb4dc")                                      \
         X(REQUEST_REFUSED, LOG_NOTICE, "ca4c723352b84fceb0e30bd965c1c03b")                                  \
+        X(NOT_PERMITTED, LOG_NOTICE, "1262abe4956a4bd4b14d64abb3b3fe1d")                                    \
         X(VM_RESERVED, LOG_INFO, "b603f553912648b7bf1182919fa59971")                                        \
         X(VM_WAITS, LOG_NOTICE, "b324c58eea2d43c2a1350a41659bdb8b")                                         \
         X(VM_POPULATED, LOG_INFO, "adbf8a4a592a462f9aad1ac6420c6fe5")                                       \

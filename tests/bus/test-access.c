@@ -4,7 +4,9 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What a user tries, and what must come of it: an error's name, or NULL. */
 typedef struct Try {
@@ -153,11 +155,49 @@ static void test_no_group(void **state) {
         fixture_stop(f);
 }
 
+/* Calls of a user that are refused, and how often that is in the log of tdpd, which is our stderr. */
+static void test_denied_is_logged(void **state) {
+        char path[] = "/tmp/tdpd-test-log-XXXXXX", line[1024];
+        int fd, saved = dup(STDERR_FILENO);
+        unsigned n = 0, process = 0;
+        Fixture *f;
+        FILE *log;
+
+        require_root();
+        fd = mkstemp(path);
+        assert_true(fd >= 0 && saved >= 0);
+        (void) unlink(path);
+        assert_true(dup2(fd, STDERR_FILENO) >= 0);
+        f = fixture_start("[Access]\nGroup=games\n", NULL);
+        for (unsigned i = 0; i < 25; i++)
+                try_as(f, NOBODY, 0, (Try){ MANAGER_TRY, .member = "Reload", .error = NOT_PERMITTED });
+        try_as(f, 0, 0, (Try){ MANAGER_TRY, .member = "Reload" });
+        fixture_stop(f);
+        assert_true(dup2(saved, STDERR_FILENO) >= 0);
+        close(saved);
+
+        assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+        log = fdopen(fd, "r");
+        assert_non_null(log);
+        while (fgets(line, sizeof(line), log)) {
+                fputs(line, stderr);
+                if (!strstr(line, "called Reload of /org/tdpd1 and may not: user 65534 may not do this"))
+                        continue;
+                n++;
+                process += strstr(line, "User 65534 (process ") && strstr(line, ", :1.");
+        }
+        fclose(log);
+        /* Whoever asks all the time does not fill it. */
+        assert_int_equal(n, 20);
+        assert_int_equal(process, n);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(test_strangers, fixture_teardown),
                 cmocka_unit_test_teardown(test_members, fixture_teardown),
                 cmocka_unit_test_teardown(test_no_group, fixture_teardown),
+                cmocka_unit_test_teardown(test_denied_is_logged, fixture_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
