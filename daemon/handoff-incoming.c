@@ -66,14 +66,15 @@ static int check_new(Manager *m, const HandoffMessage *offer, const char *name, 
         return 0;
 }
 
-/* Of the sizes that were offered the first one that there is enough of. */
-static int reserve(Handoff *h, const VMOptions *asked, sd_bus_error *error) {
+/* Of the sizes that were offered, and may be had, the first one that there is enough of. */
+static int reserve_any(Handoff *h, const VMOptions *asked, uint64_t wait_usec, sd_bus_error *error) {
         const HandoffOffer *offer = &h->r.offer;
         VMOptions o = *asked;
-        VM *vm;
         int r = -ENOENT;
+        VM *vm;
 
         o.lease = h->r.lease;
+        o.wait_usec = wait_usec;
         if (!(o.facts.known & 1U << FACT_VCPUS) && offer->vcpus > 0)
                 vm_facts_set(&o.facts, FACT_VCPUS, offer->vcpus);
         for (size_t i = 0; i < offer->n_page_sizes; i++) {
@@ -89,6 +90,18 @@ static int reserve(Handoff *h, const VMOptions *asked, sd_bus_error *error) {
                      !sd_bus_error_has_name(error, TDP_ERROR_UNSUPPORTED) &&
                      !sd_bus_error_has_name(error, TDP_ERROR_INVALID)))
                         return r;
+        }
+        return r;
+}
+
+static int reserve(Handoff *h, const VMOptions *asked, sd_bus_error *error) {
+        int r;
+
+        r = reserve_any(h, asked, 0, error);
+        /* Only if no size will do it is waited for one. */
+        if (asked->wait_usec > 0 && sd_bus_error_has_name(error, TDP_ERROR_NO_PAGES)) {
+                sd_bus_error_free(error);
+                r = reserve_any(h, asked, asked->wait_usec, error);
         }
         if (r == -ENOENT)
                 return sd_bus_error_setf(error, TDP_ERROR_UNSUPPORTED,

@@ -108,7 +108,8 @@ static int check_limits(Manager *m, uid_t uid, sd_bus_error *error) {
         DL_FOREACH (m->handoffs->list, h)
                 if (!handoff_state_is_final(h->r.state)) {
                         n++;
-                        of_user += h->r.uid == uid;
+                        /* (a VM that is here is one of the user's VMs) */
+                        of_user += h->r.uid == uid && h->r.state != HANDOFF_D_OWNER;
                 }
         if (of_user >= PER_USER_MAX)
                 return sd_bus_error_setf(error, TDP_ERROR_LIMIT,
@@ -285,6 +286,7 @@ int handoff_event(Handoff *h, HandoffEvent e, const HandoffMessage *body, Handof
                 if (h->pending != HANDOFF_SEND_ABORT || !handoff_state_is_final(step.next))
                         h->pending = HANDOFF_SEND_NONE;
                 h->retry_usec = RETRY_FIRST_USEC;
+                h->until_usec = 0;
                 set_timers(h);
         }
         if (e == HANDOFF_RESTART)

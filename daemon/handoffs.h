@@ -27,8 +27,8 @@ typedef struct Handoff {
         uint32_t owed;                  /* events (bits) whose record could not be written */
         char why[HANDOFF_TEXT_MAX + 1]; /* the VM's job failed */
         char error_name[64];            /* of it, or of what was refused */
-        uint64_t undo_until_usec;       /* CLOCK_BOOTTIME */
-        bool split, undone;             /* the jobs have been started */
+        uint64_t until_usec;            /* so long the work of the state waits, CLOCK_BOOTTIME */
+        bool split, undone, healed;     /* the jobs have been started */
         uint64_t retry_usec;
         sd_event_source *deadline, *retry, *look_again;
         struct Handoff *prev, *next;
