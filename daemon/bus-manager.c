@@ -258,8 +258,10 @@ static int method_get_vm(sd_bus_message *message, void *userdata, sd_bus_error *
                 return r;
         vm = vm_find(userdata, name);
         if (!vm)
-                return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_VM,
-                                         "there is no VM \"%.80s\": ListVMs has those that there are", name);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_NO_SUCH_VM,
+                                "there is no VM \"%.80s\": tdpctl vms (ListVMs) has those that there are",
+                                name);
         return sd_bus_reply_method_return(message, "o", vm->path);
 }
 
@@ -278,7 +280,7 @@ static int method_get_vm_by_pid(sd_bus_message *message, void *userdata, sd_bus_
         if (!vm)
                 return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_VM,
                                          "no VM is attached to process %" PRIu32
-                                         ": ListVMs has those that there are",
+                                         ": tdpctl vms (ListVMs) has those that there are",
                                          pid);
         return sd_bus_reply_method_return(message, "o", vm->path);
 }
@@ -295,8 +297,10 @@ static int method_release(sd_bus_message *message, void *userdata, sd_bus_error 
         if (r < 0)
                 return r;
         if (r == 0)
-                return sd_bus_error_setf(error, TDP_ERROR_NO_SUCH_VM,
-                                         "there is no VM at %.160s: ListVMs has those that there are", path);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_NO_SUCH_VM,
+                                "there is no VM at %.160s: tdpctl vms (ListVMs) has those that there are",
+                                path);
         return bus_vm_release(vm, message, error);
 }
 

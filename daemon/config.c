@@ -107,6 +107,13 @@ static int refuse_line(Parser *p, const char *why) {
         return p->r;
 }
 
+static int refuse_section(Parser *p, const char *section) {
+        char why[SECTION_MAX + 32];
+
+        snprintf(why, sizeof(why), "[%s] cannot be a section", section);
+        return refuse_line(p, why);
+}
+
 /* What the table says about the values of a key. */
 static void say_allowed(const ConfigItem *item, ConfigError *error) {
         char max[32] = "infinity";
@@ -162,7 +169,7 @@ static int find_section(Parser *p, const char *section, const ConfigSection **re
                         if (r >= 0 && is_new)
                                 r = section_reset(s->name, *ret_base);
                         if (r < 0)
-                                return r == -ENOMEM ? r : refuse_line(p, "this section cannot be");
+                                return r == -ENOMEM ? r : refuse_section(p, section);
                 }
                 *ret = s;
         }

@@ -103,8 +103,9 @@ static int manager_connect(Manager *m) {
         } else
                 r = sd_bus_open_system(&m->bus);
         if (r < 0)
-                return log_error_errno(r, "Connecting to the %s failed",
-                                       m->options.bus_address ?: "system bus");
+                return log_error_errno(r, "The %s%s cannot be reached, look if its dbus-daemon runs",
+                                       m->options.bus_address ? "bus at " : "system bus",
+                                       m->options.bus_address ?: "");
 
         r = sd_bus_attach_event(m->bus, m->event, SD_EVENT_PRIORITY_NORMAL);
         if (r < 0)

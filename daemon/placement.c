@@ -279,10 +279,10 @@ static int check_parts(const NodeTable *t, const PlacementRequest *req, uint64_t
                 sum += req->parts[i].bytes; /* of at most INT64_MAX / 64 each */
         }
         if (sum != req->bytes)
-                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
-                                         "the parts are %" PRIu64 " bytes together, and %" PRIu64
-                                         " were asked for: both must be the same",
-                                         sum, req->bytes);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_INVALID,
+                                "the parts are %s together, and %s were asked for: both must be the same",
+                                format_bytes(sum), format_bytes(req->bytes));
         return 0;
 }
 
@@ -298,9 +298,8 @@ static int check_request(const NodeTable *t, const PlacementRequest *req, const 
                 if (node_table_format_page_sizes(t, &known) < 0)
                         return -ENOMEM;
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID,
-                                         "page size %" PRIu64
-                                         " is none of this host's: use one of %s, in bytes",
-                                         req->page_size, known);
+                                         "page size %s is none of this host's: use one of %s",
+                                         format_bytes(req->page_size), known);
         }
         if (req->bytes == 0)
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID,
@@ -311,6 +310,11 @@ static int check_request(const NodeTable *t, const PlacementRequest *req, const 
                                          "size %" PRIu64 " overflows: no file can be larger than %" PRIi64
                                          " bytes",
                                          req->bytes, INT64_MAX);
+        if (req->bytes < unit)
+                return sd_bus_error_setf(error, TDP_ERROR_INVALID,
+                                         "size %" PRIu64
+                                         " is less than a page of %s: ask for at least %" PRIu64,
+                                         req->bytes, format_bytes(unit), unit);
         if (req->bytes % unit != 0)
                 return sd_bus_error_setf(error, TDP_ERROR_INVALID,
                                          "size %" PRIu64

@@ -217,10 +217,9 @@ static int check(Manager *m, unsigned node, uint64_t page_size, const PoolReques
                 return r < 0 ? r
                              : sd_bus_error_setf(
                                                error, TDP_ERROR_INVALID,
-                                               "node %u has no pool of %" PRIu64
-                                               " byte pages: this host's sizes are %s, the first of which has "
-                                               "no pool",
-                                               node, page_size, known);
+                                               "node %u has no pool of pages of %s: this host's sizes are %s, the first of "
+                                               "which has no pool",
+                                               node, format_bytes(page_size), known);
         }
         r = check_cap(m, n, pool, q, error);
         if (r < 0)

@@ -271,7 +271,7 @@ static int set_value(struct args *args, const struct opt_def *d, const char *tex
 }
 
 /* getopt's own messages know no suggestions. */
-static int unknown_option(const char *word, bool missing_value) {
+static int unknown_option(const char *word, bool missing_value, const char *verb) {
         const char *end = strchr(word, '='), *meant;
         _cleanup_free_ char *name = NULL;
 
@@ -279,7 +279,8 @@ static int unknown_option(const char *word, bool missing_value) {
                 return log_error(-EINVAL, "Option %s needs a value.", word);
 
         if (strncmp(word, "--", 2) != 0)
-                return log_error(-EINVAL, "Unknown option %s. See tdpctl --help.", word);
+                return log_error(-EINVAL, "Unknown option %s. See tdpctl %s%s--help.", word, verb ?: "",
+                                 verb ? " " : "");
 
         name = end ? strndup(word + 2, end - word - 2) : strdup(word + 2);
         if (!name)
@@ -292,7 +293,8 @@ static int unknown_option(const char *word, bool missing_value) {
         meant = suggest(name, &defs[0].name, _OPT_MAX, sizeof(defs[0]));
         if (meant)
                 return log_error(-EINVAL, "Unknown option --%s. Did you mean --%s?", name, meant);
-        return log_error(-EINVAL, "Unknown option --%s. See tdpctl --help.", name);
+        return log_error(-EINVAL, "Unknown option --%s. See tdpctl %s%s--help.", name, verb ?: "",
+                         verb ? " " : "");
 }
 
 static int parse(struct args *args, int argc, char **argv, uint64_t allowed, bool stop_at_first,
@@ -334,8 +336,8 @@ static int parse(struct args *args, int argc, char **argv, uint64_t allowed, boo
                                 return log_error(-EINVAL, "Option --%s needs a value.",
                                                  defs[optopt - 256].name);
                         if (optopt > 0 && optopt < 256)
-                                return unknown_option(letter, c == ':');
-                        return unknown_option(argv[optind - 1], false);
+                                return unknown_option(letter, c == ':', verb);
+                        return unknown_option(argv[optind - 1], false, verb);
                 }
 
                 for (i = 0; i < _OPT_MAX; i++)

@@ -53,18 +53,27 @@ static int unknown_verb(const char *word) {
 }
 
 static int check_n_args(const struct verb *v, const struct args *args) {
+        const char *space = v->arguments[0] ? " " : "";
+
         if (args->n_positional < v->min_args)
-                return log_error(-EINVAL, "\"%s\" needs more arguments: tdpctl %s %s", v->name, v->name,
-                                 v->arguments);
+                return log_error(-EINVAL, "\"%s\" needs more arguments: tdpctl %s%s%s", v->name, v->name,
+                                 space, v->arguments);
         if (v->max_args >= 0 && args->n_positional > v->max_args)
-                return log_error(-EINVAL, "\"%s\" is one argument too many: tdpctl %s %s",
-                                 args->positional[v->max_args], v->name, v->arguments);
+                return log_error(-EINVAL, "\"%s\" is one argument too many: tdpctl %s%s%s",
+                                 args->positional[v->max_args], v->name, space, v->arguments);
         return 0;
+}
+
+/* Whoever closes a pipe early knows what they do; a full disk is another thing. */
+static int flush_output(int r) {
+        if (fflush(stdout) != 0 && errno != EPIPE && r == EXIT_OK)
+                return log_error(EXIT_FAILED, "Output could not be written: %s", strerror(errno));
+        return r;
 }
 
 static int version(void) {
         puts("tdpctl " TDP_VERSION);
-        return EXIT_OK;
+        return flush_output(EXIT_OK);
 }
 
 int main(int argc, char **argv) {
@@ -79,7 +88,7 @@ int main(int argc, char **argv) {
                 return version();
         if (args.help && first == argc) {
                 help();
-                return EXIT_OK;
+                return flush_output(EXIT_OK);
         }
         if (first == argc) {
                 (void) log_error(0, "A verb is missing. \"tdpctl --help\" lists them.");
@@ -88,7 +97,7 @@ int main(int argc, char **argv) {
 
         if (strcmp(argv[first], "help") == 0) {
                 help();
-                return EXIT_OK;
+                return flush_output(EXIT_OK);
         }
         v = verb_find(argv[first]);
         if (!v)
@@ -101,7 +110,7 @@ int main(int argc, char **argv) {
                 return version();
         if (args.help) {
                 help_verb(v);
-                return EXIT_OK;
+                return flush_output(EXIT_OK);
         }
         if (check_n_args(v, &args) < 0)
                 return v->failure;
@@ -110,9 +119,7 @@ int main(int argc, char **argv) {
                 log_set_quiet();
         if (v->pager && !args.no_pager)
                 pager_open();
-        r = v->run(&args);
-        if (fflush(stdout) != 0 && errno != EPIPE && r == EXIT_OK)
-                r = log_error(EXIT_FAILED, "Output could not be written: %s", strerror(errno));
+        r = flush_output(v->run(&args));
         pager_close();
         return r;
 }

@@ -257,7 +257,9 @@ void top_draw(FILE *f, const struct top_sample *s, struct top_view *v) {
                 v->first = n;
         for (size_t i = v->first; i < s->n_vms && i < v->first + room; i++)
                 vm_line(&fr, &s->vms[i], width);
-        if (room < s->n_vms)
+        if (room == 0 && s->n_vms > 0)
+                line(&fr, NULL, "(%zu VMs, and no room)", s->n_vms);
+        else if (room < s->n_vms)
                 line(&fr, NULL, "(%zu to %zu of %zu VMs)", v->first + 1, v->first + room, s->n_vms);
 }
 

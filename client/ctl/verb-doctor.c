@@ -77,6 +77,8 @@ static json_object *finding_to_json(const struct finding *f) {
 }
 
 static void print_findings(const struct args *args, const struct doctor *d) {
+        size_t problems = doctor_count(d, DOCTOR_PROBLEM), notes = doctor_count(d, DOCTOR_NOTE);
+
         for (size_t i = 0; i < d->n_findings; i++) {
                 const struct finding *f = &d->findings[i];
 
@@ -88,8 +90,8 @@ static void print_findings(const struct args *args, const struct doctor *d) {
                         printf("%7s  -> %s\n", "", f->todo);
         }
         if (!args->no_legend && !args->quiet)
-                printf("\n%zu problems, %zu notes, %zu ok.\n", doctor_count(d, DOCTOR_PROBLEM),
-                       doctor_count(d, DOCTOR_NOTE), doctor_count(d, DOCTOR_OK));
+                printf("\n%zu problem%s, %zu note%s, %zu ok.\n", problems, problems == 1 ? "" : "s", notes,
+                       notes == 1 ? "" : "s", doctor_count(d, DOCTOR_OK));
 }
 
 int verb_doctor(const struct args *args) {

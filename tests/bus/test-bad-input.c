@@ -28,6 +28,7 @@ static void test_sizes(void **state) {
 
         reserve_fails(f, "InvalidArgument", "0 bytes", "a", 0, 0);
         reserve_fails(f, "InvalidArgument", "not a multiple of the page size 4 KiB", "a", 4097, 0);
+        reserve_fails(f, "InvalidArgument", "less than a page of 4 KiB: ask for at least 4096", "a", 1, 0);
         reserve_fails(f, "InvalidArgument",
                       "not a multiple of the page size 2 MiB: ask for 2097152 or 4194304", "a", 3 * MIB, 1,
                       "page-size", "t", HUGE_2M);
@@ -169,7 +170,7 @@ static void test_explain(void **state) {
 
         assert_call_fails(f, ERR("InvalidArgument"), "0 bytes", "Explain", "a{sv}", 0);
         assert_call_fails(f, ERR("InvalidArgument"), "not a multiple", "Explain", "a{sv}", 1, "bytes", "t",
-                          UINT64_C(1));
+                          UINT64_C(4097));
         assert_call_fails(f, ERR("InvalidArgument"), "is not plain: use 1 to 64", "Explain", "a{sv}", 2,
                           "bytes", "t", MIB, "name", "s", "");
         assert_call_fails(f, ERR("NoSuchNode"), "node 77", "Explain", "a{sv}", 2, "bytes", "t", MIB, "nodes",

@@ -134,7 +134,7 @@ static void test_command_line(void **state) {
         assert_int_equal(run(out, sizeof(out), "--config=/nonexistent", NULL), 78);
         assert_non_null(strstr(out, "/nonexistent"));
         assert_int_equal(run(out, sizeof(out), "--bus=unix:path=/nonexistent", NULL), 1);
-        assert_non_null(strstr(out, "Connecting to"));
+        assert_non_null(strstr(out, "The bus at unix:path=/nonexistent cannot be reached"));
         assert_int_equal(run(out, sizeof(out), "--bus=nonsense", NULL), 1);
 }
 

@@ -110,7 +110,8 @@ static void test_pool_appears(void **state) {
         put("0\n", "devices/system/node/online");
         put_node(0, "0\n", "4194304");
         f = start();
-        assert_call_fails(f, ERR("InvalidArgument"), "use one of 4 KiB, in bytes", "Explain", "a{sv}", 2,
+        assert_call_fails(f, ERR("InvalidArgument"),
+                          "page size 2 MiB is none of this host's: use one of 4 KiB", "Explain", "a{sv}", 2,
                           "bytes", "t", HUGE_2M, "page-size", "t", HUGE_2M);
         put_pool(0, "2048", "1\n");
         m = manager_call(f, &error, "Explain", "a{sv}", 2, "bytes", "t", HUGE_2M, "page-size", "t", HUGE_2M);
@@ -132,7 +133,8 @@ static void test_broken_sysfs(void **state) {
         f = start();
         /* Node 1 has no files at all. */
         assert_string_equal(list_nodes(f, buf, sizeof(buf)), "0:/org/tdpd1/node/0 ");
-        assert_call_fails(f, ERR("InvalidArgument"), "use one of 4 KiB, in bytes", "Explain", "a{sv}", 2,
+        assert_call_fails(f, ERR("InvalidArgument"),
+                          "page size 2 MiB is none of this host's: use one of 4 KiB", "Explain", "a{sv}", 2,
                           "bytes", "t", HUGE_2M, "page-size", "t", HUGE_2M);
         put("0-\n", "devices/system/node/online");
         assert_call_fails(f, ERR("Failed"), "cannot be read from", "ListNodes", NULL);

@@ -186,7 +186,8 @@ static void test_refused(void **state) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
         Fixture *f = fixture_start(NULL, NULL);
 
-        assert_set_fails(f, NODE0, 12345, 1, "set", ERR("InvalidArgument"), "no pool of 12345 byte pages");
+        assert_set_fails(f, NODE0, 12345, 1, "set", ERR("InvalidArgument"),
+                         "no pool of pages of 12345 bytes");
         assert_set_fails(f, NODE0, 0, 1, "set", ERR("InvalidArgument"), "no pool");
         assert_set_fails(f, NODE0, HUGE_2M, 1, "more", ERR("InvalidArgument"), "use set, grow or shrink");
         assert_set_fails(f, NODE0, HUGE_2M, UINT64_MAX, "set", ERR("InvalidArgument"),

@@ -94,7 +94,10 @@ class Usage(Lab):
         self.refused('', says='Unknown verb ""')
         self.refused('status', '--jsn', says='Did you mean --json')
         self.refused('status', '--json=xml', says='short, pretty or off')
-        self.refused('status', 'now', says='one argument too many')
+        self.refused('status', '--frob', says='tdpctl status --help')
+        self.refused('status', '-z', says='tdpctl status --help')
+        self.refused('--frob', 'status', says='See tdpctl --help')
+        self.refused('status', 'now', says=r'one argument too many: tdpctl status\n$')
         self.refused('show', says='tdpctl show VM')
         self.refused('vms', '--memory=1G', says='no meaning for "vms"')
         self.refused('build', 'x', '--max-level=8M', says='4K, 2M, 1G')
@@ -103,6 +106,14 @@ class Usage(Lab):
         self.refused('heal', 'x', '--max-level=2M', says='no meaning for "heal"')
         self.refused('cancel', 'x', says='not the number of a job')
         self.refused('release')
+
+    def test_full_disk(self):
+        for words in (['--help'], ['help'], ['--version'], ['status', '--help'], ['doctor']):
+            with open('/dev/full', 'w', encoding='ascii') as full:
+                result = subprocess.run([TDPCTL, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(result.returncode, 1, words)
+            if words != ['doctor']:  # it has found problems on most machines, and that counts
+                self.assertIn('Output could not be written', result.stderr, words)
 
     def test_attach(self):
         self.refused('attach', 'x', says='Give its pid')

@@ -152,6 +152,8 @@ static void test_scroll(void **state) {
         assert_int_equal(v.first, 14);
         assert_non_null(strstr(frame, "\nvm19 "));
         assert_null(strstr(frame, "\nvm13 "));
+        v.rows = 4;
+        assert_non_null(strstr(draw(&s, &v), "(20 VMs, and no room)\n"));
         v.rows = 40;
         assert_null(strstr(draw(&s, &v), "of 20 VMs)"));
         assert_int_equal(v.first, 0);

@@ -151,9 +151,9 @@ static void test_named_sections(void **state) {
         refused("[Thing a]\nNumber=9999\n",
                 "file:2: [Thing a] Number=9999 is out of range: allowed is a number from 2 to 4096, and the "
                 "suffixes K, M, G and T");
-        refused("[Thing ]\nNumber=2\n", "file:2: this section cannot be: a name is needed");
+        refused("[Thing ]\nNumber=2\n", "file:2: [Thing ] cannot be a section: a name is needed");
         refused("[Thing a]\nNumber=2\n[Thing b]\nNumber=2\n[Thing c]\nNumber=2\n[Thing d]\nNumber=2\n",
-                "file:8: this section cannot be: three things are the most");
+                "file:8: [Thing d] cannot be a section: three things are the most");
 }
 
 static void test_check(void **state) {
