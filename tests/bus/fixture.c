@@ -264,6 +264,7 @@ static void fixture_free(Fixture *f) {
         }
         fixture_remove_state(f);
         snprintf(path, sizeof(path), "%s/data/handoff", f->dir);
+        (void) umount2(path, MNT_DETACH);
         remove_dir(path);
         snprintf(path, sizeof(path), "%s/data", f->dir);
         rmdir(path);

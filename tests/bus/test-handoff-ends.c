@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static Bytes message, reply;
@@ -195,6 +197,102 @@ static void test_lost(void **state) {
         fixture_stop(p.f);
 }
 
+static void wait_for_call(const char *op) {
+        for (uint64_t until = now_usec() + 10000000; !strstr(standin_calls(), op);) {
+                assert_true(now_usec() < until);
+                usleep(5000);
+        }
+}
+
+/* Leaves are split before memory is logged, and large again once it is no more. */
+static void test_split_and_back(void **state) {
+        Pair p = {};
+
+        require_root();
+        p.f = standin_start_dir(NULL);
+        go_to(&p, GRANTED, false, CARRY_USEC);
+        (void) standin_calls();
+        carry_start(&p.source, "bitmap", &message);
+        wait_for_call("split 0x0+");
+        standin_set("logging", true);
+        carry_deliver(p.f, &message, &reply);
+        carry_cancel(&p.destination, "");
+        carry_wait_next(&p.destination, &message);
+        carry_deliver(p.f, &message, &reply);
+        carry_assert(&p.source, "State", "undoing");
+        usleep(300000); /* the VMM logs still */
+        assert_null(strstr(standin_calls(), "collapse"));
+        standin_set("logging", false);
+        wait_for_call("collapse 0x0+");
+        carry_wait_state(&p.destination, "gone");
+        ends_at_source(&p);
+        fixture_stop(p.f);
+}
+
+static pid_t attach_there(Pair *p) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        pid_t pid = spawn_vmm(1, 0);
+        const char *vm, *job;
+        sd_bus_message *m;
+
+        m = manager_call(p->f, &error, "AttachPid", "sua{sv}", "db2", (uint32_t) pid, 1, "decision", "s",
+                         "always");
+        if (!m)
+                fail_msg("AttachPid: %s", error.message);
+        assert_true(sd_bus_message_read(m, "oo", &vm, &job) > 0);
+        assert_string_equal(wait_job(p->f, job)->result, "done");
+        sd_bus_message_unref(m);
+        return pid;
+}
+
+/* A VMM that waits for its guest and ends takes all with it; one whose guest has come is a VMM as others. */
+static void test_destination_vmm(void **state) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        static const char there[] = "/org/tdpd1/vm/db2";
+        Pair p = {};
+        uint64_t generation;
+        pid_t pid;
+        char *s;
+
+        require_root();
+        p.f = standin_start_kept(NULL);
+        go_to(&p, READY, false, CARRY_USEC);
+        pid = attach_there(&p);
+        carry_assert(&p.destination, "State", "ready");
+        reap(pid, SIGKILL);
+        carry_wait_next(&p.destination, &message);
+        assert_string_equal(craft_reason(&message), "vmm-gone");
+        carry_deliver(p.f, &message, &reply);
+        carry_wait_state(&p.destination, "gone");
+        carry_wait_state(&p.source, "kept");
+
+        carry_offer(&p.source, p.f, VM_PATH, CARRY_USEC, false, &message);
+        carry_prepare(&p.destination, p.f, &message, "db2", &message);
+        carry_deliver(p.f, &message, &reply);
+        pid = attach_there(&p);
+        carry_start(&p.source, "none", &message);
+        carry_deliver(p.f, &message, &reply);
+        carry_commit(&p.source, 0, &message);
+        carry_deliver(p.f, &message, &reply);
+        carry_assert(&p.destination, "State", "owner");
+        /* What has been said is true for the next daemon as well. */
+        fixture_kill_tdpd(p.f, SIGKILL);
+        fixture_restart(p.f);
+        carry_deliver(p.f, &reply, &message);
+        carry_wait_state(&p.source, "released");
+        s = vm_state(p.f, there);
+        assert_string_equal(s, "built");
+        free(s);
+        assert_true(sd_bus_get_property_trivial(p.f->bus, "org.tdpd1", there, "org.tdpd1.VM", "Generation",
+                                                &error, 't', &generation) >= 0);
+        assert_int_equal(generation, 2);
+        reap(p.pid, SIGKILL);
+        reap(pid, SIGKILL);
+        wait_no_vm(p.f);
+        assert_pool_free(p.free_before);
+        fixture_stop(p.f);
+}
+
 static void record_path(const Pair *p, bool of_source, char *ret, size_t size) {
         const Side *s = of_source ? &p->source : &p->destination;
 
@@ -296,6 +394,46 @@ static void test_forgotten(void **state) {
         fixture_stop(p.f);
 }
 
+/* Nothing is done before it is written down, and what happens by itself is written down once it can be. */
+static void test_not_written(void **state) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        Pair p = {};
+        char path[96];
+
+        require_root();
+        p.f = standin_start("good");
+        snprintf(path, sizeof(path), "%s/data", p.f->dir);
+        assert_int_equal(mkdir(path, 0755), 0);
+        strcat(path, "/handoff");
+        assert_int_equal(mkdir(path, 0700), 0);
+        if (mount("tmpfs", path, "tmpfs", 0, "size=64k,mode=0700") < 0) {
+                print_message("needs to mount\n");
+                skip();
+        }
+        go_to(&p, STARTED, false, CARRY_USEC);
+        take_memory(&p);
+        assert_int_equal(mount(NULL, path, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
+        assert_false(carry_try_deliver(p.f, &message, &reply, NULL, &error));
+        assert_error_is(&error, ERR("Failed"), "its record cannot be written");
+        carry_assert(&p.destination, "State", "ready");
+        sd_bus_error_free(&error);
+        assert_false(carry_try_call(&p.destination, "Cancel", NULL, &error, "s", ""));
+        assert_error_is(&error, ERR("Failed"), "make room there");
+
+        carry_commit(&p.source, 0, &message);
+        carry_deliver(p.f, &message, &reply);
+        assert_int_equal(reply.size, 0); /* it would own the VM, and cannot say so */
+        carry_assert(&p.destination, "State", "verifying");
+        assert_int_equal(mount(NULL, path, NULL, MS_REMOUNT, NULL), 0);
+        carry_wait_next(&p.destination, &message);
+        assert_string_equal(craft_type(&message), "complete");
+        carry_deliver(p.f, &message, &reply);
+        carry_wait_state(&p.source, "released");
+        release(p.f, "/org/tdpd1/vm/db2");
+        reap(p.pid, SIGKILL);
+        fixture_stop(p.f);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(test_canceled, fixture_teardown),
@@ -304,6 +442,9 @@ int main(void) {
                 cmocka_unit_test_teardown(test_verify_fails, fixture_teardown),
                 cmocka_unit_test_teardown(test_post_copy, fixture_teardown),
                 cmocka_unit_test_teardown(test_lost, fixture_teardown),
+                cmocka_unit_test_teardown(test_not_written, fixture_teardown),
+                cmocka_unit_test_teardown(test_split_and_back, standin_teardown),
+                cmocka_unit_test_teardown(test_destination_vmm, standin_teardown),
                 cmocka_unit_test_teardown(test_reboot, standin_teardown),
                 cmocka_unit_test_teardown(test_left_alone, standin_teardown),
                 cmocka_unit_test_teardown(test_forgotten, standin_teardown),
