@@ -340,6 +340,11 @@ static int get_draining(sd_bus *bus, const char *path, const char *interface, co
         return draining_append(userdata, reply);
 }
 
+static int get_draining_bytes(sd_bus *bus, const char *path, const char *interface, const char *property,
+                              sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        return draining_append_bytes(userdata, reply);
+}
+
 static int get_quarantine(sd_bus *bus, const char *path, const char *interface, const char *property,
                           sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         return quarantine_append(userdata, reply);
@@ -401,6 +406,8 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("WarmBytes", "a(utt)", bus_get_warm_bytes, 0,
                         SD_BUS_VTABLE_PROPERTY_EMITS_INVALIDATION),
         SD_BUS_PROPERTY("Draining", "a(stau)", get_draining, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("DrainingBytes", "a(utt)", get_draining_bytes, 0,
+                        SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("Quarantine", "a(sss)", get_quarantine, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("State", "s", get_state, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("Kernel", "a{sv}", bus_get_kernel, 0, 0),

@@ -15,6 +15,7 @@
 #include "log-message.h"
 #include "populate.h"
 #include "probe.h"
+#include "queue.h"
 
 /* Enough to spread over threads and to average over, and over in a moment. */
 #define SCRATCH_BYTES MIB(256)
@@ -271,6 +272,7 @@ static int plan(Calibrate *c, sd_bus_error *error) {
         r = manager_load_nodes(c->manager, &c->nodes, error);
         if (r < 0)
                 return r;
+        queue_mark(c->manager, NULL, c->nodes);
         r = manager_claims(c->manager, &claims, &n_claims);
         if (r < 0)
                 return r;

@@ -9,6 +9,7 @@
 
 struct Drain {
         int fd;
+        uint64_t page_size;
         sd_event_source *source;
         drain_done_t done;
         void *userdata;
@@ -54,6 +55,7 @@ int drain_new(const Memory *m, Drain **ret) {
         d = calloc(1, sizeof(*d) + m->n_parts * sizeof(DrainFile));
         if (!d)
                 return -ENOMEM;
+        d->page_size = m->page_size;
         d->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
         if (d->fd < 0)
                 r = -errno;
@@ -119,6 +121,10 @@ uint64_t drain_bytes(const Drain *d) {
                 if (d->files[i].watch >= 0)
                         bytes += d->files[i].bytes;
         return bytes;
+}
+
+uint64_t drain_page_size(const Drain *d) {
+        return d->page_size;
 }
 
 const DrainFile *drain_files(const Drain *d, size_t *ret_n) {

@@ -21,6 +21,7 @@ bool drain_is_over(Drain *d);
 /* Have it told. */
 int drain_watch(Drain *d, sd_event *event, drain_done_t done, void *userdata);
 uint64_t drain_bytes(const Drain *d);
+uint64_t drain_page_size(const Drain *d);
 
 typedef struct DrainFile {
         dev_t device;

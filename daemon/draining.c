@@ -25,6 +25,11 @@ struct Draining {
         Draining *prev, *next;
 };
 
+static void tell_changed(Manager *m) {
+        bus_manager_changed(m, "Draining");
+        bus_manager_changed(m, "DrainingBytes");
+}
+
 static void draining_free(Draining *d) {
         if (!d)
                 return;
@@ -48,7 +53,7 @@ static void on_over(Drain *drain, void *userdata) {
 
         log_info("VM %s: the rest of its memory is free", d->name);
         draining_free(d);
-        bus_manager_changed(m, "Draining");
+        tell_changed(m);
         queue_kick(m);
 }
 
@@ -71,7 +76,7 @@ static void on_scanned(DrainScan *scan, void *userdata) {
         /* Who asks because of that is not answered with another look, or that would never end. */
         m->drain_scan_usec = clock_usec();
         if (changed)
-                bus_manager_changed(m, "Draining");
+                tell_changed(m);
 }
 
 static int collect_files(Manager *m, DrainFile **ret, size_t *ret_n) {
@@ -135,7 +140,7 @@ int draining_add(VM *vm) {
         d->manager = m;
         DL_APPEND(m->draining, d);
         look_for_holders(m);
-        bus_manager_changed(m, "Draining");
+        tell_changed(m);
         return 0;
 }
 
@@ -163,6 +168,50 @@ int draining_append(Manager *m, sd_bus_message *reply) {
         DL_FOREACH (m->draining, d) {
                 if (r >= 0)
                         r = append_one(d, reply);
+        }
+        return r < 0 ? r : sd_bus_message_close_container(reply);
+}
+
+/* Of one pool, from this file on; "first": none before it is of that pool. */
+static uint64_t sum_pool(Manager *m, const DrainFile *from, unsigned node, uint64_t page_size, bool *first) {
+        uint64_t sum = 0;
+        Draining *d;
+
+        *first = true;
+        DL_FOREACH (m->draining, d) {
+                size_t n;
+                const DrainFile *files = drain_files(d->drain, &n);
+
+                for (size_t i = 0; i < n && drain_page_size(d->drain) == page_size; i++) {
+                        if (files[i].watch < 0 || files[i].node != node)
+                                continue;
+                        *first = *first && (sum > 0 || &files[i] == from);
+                        sum += files[i].bytes;
+                }
+        }
+        return sum;
+}
+
+int draining_append_bytes(Manager *m, sd_bus_message *reply) {
+        Draining *d;
+        int r;
+
+        r = sd_bus_message_open_container(reply, 'a', "(utt)");
+        DL_FOREACH (m->draining, d) {
+                uint64_t page_size = drain_page_size(d->drain);
+                size_t n;
+                const DrainFile *files = drain_files(d->drain, &n);
+
+                for (size_t i = 0; i < n && r >= 0; i++) {
+                        bool first;
+                        uint64_t sum = files[i].watch < 0 ? 0
+                                                          : sum_pool(m, &files[i], files[i].node, page_size,
+                                                                     &first);
+
+                        if (sum > 0 && first)
+                                r = sd_bus_message_append(reply, "(utt)", (uint32_t) files[i].node,
+                                                          page_size, sum);
+                }
         }
         return r < 0 ? r : sd_bus_message_close_container(reply);
 }

@@ -12,3 +12,5 @@ int draining_add(VM *vm);
 void draining_done(Manager *m);
 /* a(stau): the VM's name, bytes, and who holds them as far as that is known. */
 int draining_append(Manager *m, sd_bus_message *reply);
+/* a(utt): node, page size, bytes. */
+int draining_append_bytes(Manager *m, sd_bus_message *reply);

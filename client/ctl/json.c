@@ -20,6 +20,7 @@ static const struct {
 } shapes[] = {
         { "Reasons", { "reason", "text" } },
         { "Draining", { "name", "bytes", "pids" } },
+        { "DrainingBytes", { "node", "page_size", "bytes" } },
         { "Quarantine", { "what", "reason", "text" } },
         { "Slots", { "gpa", "size", "flags" } },
         { "Pools", { "page_size", "total", "free", "reserved", "surplus", "leased" } },

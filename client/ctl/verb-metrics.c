@@ -54,6 +54,9 @@ static const struct metric pool_metrics[] = {
 static const struct property_metric pool_list_metrics[] = {
         { "WarmBytes", GAUGE_BYTES("tdpd_pool_warm_bytes",
                                    "Of the pool, allocated and cleared ahead, and no VM's yet.") },
+        { "DrainingBytes",
+          GAUGE_BYTES("tdpd_pool_leaked_bytes",
+                      "Of the pool, memory of released VMs that somebody else still has open or mapped.") },
 };
 
 static const struct property_metric vm_metrics[] = {
@@ -231,8 +234,6 @@ static void emit_pool_lists(const struct sink *s, const struct facts *f) {
 static const struct metric target_metric =
                 GAUGE_BYTES("tdpd_pool_target_bytes",
                             "Huge pages that the node's pool is to have, of the configuration or set.");
-static const struct metric leaked_metric = GAUGE_BYTES(
-                "tdpd_leaked_bytes", "Memory of released VMs that somebody else still has open or mapped.");
 
 static void emit_targets(const struct sink *s, const struct facts *f) {
         const struct tdp_value *target;
@@ -249,19 +250,6 @@ static void emit_targets(const struct sink *s, const struct facts *f) {
                                                { "page_size", size_format(page_size, size) } },
                              2, pages_to_bytes(tdp_value_get_uint(tdp_value_at(target, 1)), page_size));
                 }
-}
-
-/* One sum: a name may be another VM's by now, or that of several. */
-static void emit_leaked(const struct sink *s, const struct facts *f) {
-        const struct tdp_value *list = tdp_value_find(f->manager, "Draining"), *v;
-        uint64_t sum = 0;
-
-        if (!list)
-                return;
-        tdp_value_foreach (list, v)
-                sum += tdp_value_get_uint(tdp_value_at(v, 1));
-        begin(s, &leaked_metric);
-        emit(s, &leaked_metric, NULL, 0, sum);
 }
 
 static uint64_t lost_for(const struct tdp_value *by_reason, size_t reason) {
@@ -329,7 +317,6 @@ int verb_metrics(const struct args *args) {
         emit_pools(&s, &facts);
         emit_pool_lists(&s, &facts);
         emit_targets(&s, &facts);
-        emit_leaked(&s, &facts);
         emit_vms(&s, &facts);
         if (args->json != JSON_OFF)
                 return json_print(args, s.array) < 0 ? EXIT_FAILED : EXIT_OK;

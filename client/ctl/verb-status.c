@@ -122,6 +122,7 @@ int verb_status(const struct args *args) {
                 if (o) {
                         json_object_object_del(o, "warm"); /* "warm" has them */
                         json_object_object_del(o, "warm_bytes");
+                        json_object_object_del(o, "draining_bytes"); /* "draining" has more */
                         json_add_uint(o, "vms", u.n_vms);
                         json_add_uint(o, "jobs", u.n_jobs);
                         json_add_uint(o, "nodes", u.n_nodes);

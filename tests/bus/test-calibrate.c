@@ -32,6 +32,8 @@ typedef struct Seen {
         uint64_t measured_at;
         char why[512];
         unsigned n_leaves, n_measured, n_missing, n_rates;
+        int fault_1g; /* measured */
+        char missing_1g[256];
 } Seen;
 
 static void read_leaves(sd_bus_message *m, Seen *s) {
@@ -46,6 +48,10 @@ static void read_leaves(sd_bus_message *m, Seen *s) {
                                    &missing) > 0) {
                 assert_true(fault > 0 && build > 0);
                 s->n_leaves++;
+                if (size == UINT64_C(1) << 30) {
+                        s->fault_1g = fault_measured;
+                        snprintf(s->missing_1g, sizeof(s->missing_1g), "%s", missing);
+                }
                 s->n_measured += (unsigned) (fault_measured + build_measured);
                 s->n_missing += missing[0] != '\0';
         }
@@ -217,6 +223,24 @@ static void test_no_memory_is_free(void **state) {
         fixture_stop(f);
 }
 
+/* One page of 1 GiB is enough to measure its leaf, and it comes back. */
+static void test_large_leaf(void **state) {
+        uint64_t available, others;
+        Fixture *f;
+        Seen s;
+
+        (void) require_kvm_vm();
+        pool_grow_1g();
+        f = fixture_start(NULL, NO_DEVICE);
+        assert_string_equal(wait_job(f, calibrate(f))->result, "done");
+        s = look(f);
+        if (!s.fault_1g || !strstr(s.missing_1g, "no /dev/kvm-gtdp"))
+                fail_msg("1G: %s", s.missing_1g);
+        read_available(f, "/org/tdpd1/node/0", UINT64_C(1) << 30, &available, &others);
+        assert_int_equal(available, 1);
+        fixture_stop(f);
+}
+
 static void test_ends_with_the_daemon(void **state) {
         Fixture *f = fixture_start(NULL, NO_DEVICE);
 
@@ -231,6 +255,7 @@ int main(void) {
                 cmocka_unit_test_teardown(test_refusals, fixture_teardown),
                 cmocka_unit_test_setup_teardown(test_no_memory_is_free, fake_sysfs_setup,
                                                 fake_sysfs_teardown),
+                cmocka_unit_test_teardown(test_large_leaf, fixture_teardown),
                 cmocka_unit_test_teardown(test_ends_with_the_daemon, fixture_teardown),
         };
 

@@ -263,12 +263,13 @@ static void test_releasing(void **state) {
         fixture_stop(f);
 }
 
-/* Bytes that drain of the one VM that may. */
+/* Bytes that drain of the one VM that may, the same by pool. */
 static uint64_t draining(Fixture *f) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
-        uint64_t bytes = 0;
+        uint64_t bytes = 0, size, by_pool = 0;
         sd_bus_message *m;
         const char *name;
+        uint32_t node;
 
         if (sd_bus_get_property(f->bus, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "Draining", &error, &m,
                                 "a(stau)") < 0)
@@ -278,6 +279,19 @@ static uint64_t draining(Fixture *f) {
                 assert_true(sd_bus_message_read(m, "st", &name, &bytes) > 0);
                 assert_string_equal(name, "db");
         }
+        sd_bus_message_unref(m);
+
+        if (sd_bus_get_property(f->bus, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "DrainingBytes", &error,
+                                &m, "a(utt)") < 0)
+                fail_msg("DrainingBytes: %s", error.message);
+        assert_true(sd_bus_message_enter_container(m, 'a', "(utt)") > 0);
+        if (bytes > 0) {
+                assert_true(sd_bus_message_read(m, "(utt)", &node, &size, &by_pool) > 0);
+                assert_int_equal(node, 0);
+                assert_true(size == 4096 || size == HUGE_2M);
+        }
+        assert_int_equal(by_pool, bytes);
+        assert_int_equal(sd_bus_message_read(m, "(utt)", &node, &size, &by_pool), 0);
         sd_bus_message_unref(m);
         return bytes;
 }

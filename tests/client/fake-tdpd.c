@@ -23,6 +23,8 @@
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
+#include "fake-manager.h"
+
 #define VMS_MAX   16
 #define JOBS_MAX  16
 #define TICK_USEC 20000
@@ -295,51 +297,21 @@ static int m_release(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         return sd_bus_reply_method_return(m, NULL);
 }
 
-static int p_manager(sd_bus *b, const char *path, const char *interface, const char *property,
-                     sd_bus_message *reply, void *userdata, sd_bus_error *error) {
-        if (strcmp(property, "Features") == 0)
-                return sd_bus_message_append(reply, "as", 1, "attach-pid");
-        if (strcmp(property, "Draining") == 0)
-                return sd_bus_message_append(reply, "a(stau)", 1, "old", UINT64_C(2) << 30, 1, UINT32_C(77));
-        if (strcmp(property, "Quarantine") == 0)
-                return sd_bus_message_append(reply, "a(sss)", 1, "/run/tdpd/x.vm", "newer",
-                                             "it is of version 2");
-        if (strcmp(property, "Calibration") == 0)
-                return sd_bus_message_append(reply, "a{sv}", 1, "why", "s", "this one does not measure");
-        if (strcmp(property, "Kernel") == 0)
-                return sd_bus_message_append(reply, "a{sv}", 6, "device", "b", 1, "mode", "s", "npt",
-                                             "abi-version", "u", UINT32_C(1), "root-level", "u", UINT32_C(4),
-                                             "max-leaf", "t", UINT64_C(1) << 30, "features", "as", 1,
-                                             "ad-bits");
-        if (strcmp(property, "WarmBytes") == 0)
-                return sd_bus_message_append(reply, "a(utt)", 2, 0, UINT64_C(2) << 20, UINT64_C(32) << 20, 0,
-                                             UINT64_C(4096), UINT64_C(1) << 20);
-        if (strcmp(property, "Warm") == 0)
-                return sd_bus_message_append(reply, "a(sttiuutss)", 2, "4G*2 node=0 page=2M",
-                                             UINT64_C(4) << 30, UINT64_C(2) << 20, 0, UINT32_C(2),
-                                             UINT32_C(1), UINT64_C(1) << 30, "pressure", "tasks waited",
-                                             "1G*1", UINT64_C(1) << 30, UINT64_C(0), -1, UINT32_C(1),
-                                             UINT32_C(1), UINT64_C(0), "", "");
-        return sd_bus_message_append(reply, "s",
-                                     strcmp(property, "Version") == 0 ? "0.0"
-                                     : strcmp(property, "State") == 0 ? "running"
-                                                                      : "auto");
-}
-
 #define METHOD(name, in, out, fn) SD_BUS_METHOD(name, in, out, fn, SD_BUS_VTABLE_UNPRIVILEGED)
 
 static const sd_bus_vtable manager_vtable[] = {
         SD_BUS_VTABLE_START(0),
-        SD_BUS_PROPERTY("Version", "s", p_manager, 0, 0),
-        SD_BUS_PROPERTY("Features", "as", p_manager, 0, 0),
-        SD_BUS_PROPERTY("Policy", "s", p_manager, 0, 0),
-        SD_BUS_PROPERTY("State", "s", p_manager, 0, 0),
-        SD_BUS_PROPERTY("Kernel", "a{sv}", p_manager, 0, 0),
-        SD_BUS_PROPERTY("Warm", "a(sttiuutss)", p_manager, 0, 0),
-        SD_BUS_PROPERTY("Draining", "a(stau)", p_manager, 0, 0),
-        SD_BUS_PROPERTY("Quarantine", "a(sss)", p_manager, 0, 0),
-        SD_BUS_PROPERTY("WarmBytes", "a(utt)", p_manager, 0, 0),
-        SD_BUS_PROPERTY("Calibration", "a{sv}", p_manager, 0, 0),
+        SD_BUS_PROPERTY("Version", "s", fake_manager_property, 0, 0),
+        SD_BUS_PROPERTY("Features", "as", fake_manager_property, 0, 0),
+        SD_BUS_PROPERTY("Policy", "s", fake_manager_property, 0, 0),
+        SD_BUS_PROPERTY("State", "s", fake_manager_property, 0, 0),
+        SD_BUS_PROPERTY("Kernel", "a{sv}", fake_manager_property, 0, 0),
+        SD_BUS_PROPERTY("Warm", "a(sttiuutss)", fake_manager_property, 0, 0),
+        SD_BUS_PROPERTY("Draining", "a(stau)", fake_manager_property, 0, 0),
+        SD_BUS_PROPERTY("DrainingBytes", "a(utt)", fake_manager_property, 0, 0),
+        SD_BUS_PROPERTY("Quarantine", "a(sss)", fake_manager_property, 0, 0),
+        SD_BUS_PROPERTY("WarmBytes", "a(utt)", fake_manager_property, 0, 0),
+        SD_BUS_PROPERTY("Calibration", "a{sv}", fake_manager_property, 0, 0),
         METHOD("Reserve", "sta{sv}", "oo", m_reserve),
         METHOD("AttachPid", "sua{sv}", "oo", m_attach_pid),
         METHOD("Explain", "a{sv}", "sa(ss)a{sv}", m_explain),

@@ -67,8 +67,8 @@ class Text(Lab):
         for key, name in [('total', ''), ('free', '_free'), ('reserved', '_reserved'), ('surplus', '_surplus'),
                           ('leased', '_leased')]:
             self.assertEqual(samples[f'tdpd_pool{name}_bytes', '0', '2M'], pool[key] * (2 << 20))
-        self.assertEqual(samples['tdpd_leaked_bytes',], self.json('status')['draining'][0]['bytes'])
-        self.assertGreater(samples['tdpd_leaked_bytes',], 0)
+        leaked = {key[1:]: value for key, value in samples.items() if key[0] == 'tdpd_pool_leaked_bytes'}
+        self.assertEqual(leaked, {('0', '2M'): GIB, ('1', '1G'): GIB})
         targets = {key[1:]: value for key, value in samples.items() if key[0] == 'tdpd_pool_target_bytes'}
         self.assertEqual(targets, {('0', '2M'): self.json('nodes')[0]['targets'][0]['pages'] * (2 << 20)})
         warm = {key[1:]: value for key, value in samples.items() if key[0] == 'tdpd_pool_warm_bytes'}
@@ -133,12 +133,12 @@ class Text(Lab):
         expected = {
             ('tdpd_build_info', (TOP / 'VERSION').read_text().strip()): 1, ('tdpd_kernel_usable',): 0,
             ('tdpd_node_memory_bytes', '0'): 64 * GIB, ('tdpd_node_memory_bytes', '2'): 32 * GIB,
-            ('tdpd_leaked_bytes',): 0,
             ('tdpd_node_memory_free_bytes', '0'): 16 * GIB, ('tdpd_node_memory_free_bytes', '2'): 8 * GIB,
         }
         for node, size, page, (total, free, reserved, surplus) in [
                 ('0', '2M', mib2, (1024, 1000, 7, 24)), ('0', '1G', GIB, (16, 16, 0, 0)), ('2', '2M', mib2, (8, 0, 7, 0))]:
-            for name, pages in [('', total), ('_free', free), ('_reserved', reserved), ('_surplus', surplus), ('_leased', 0), ('_warm', 0)]:
+            for name, pages in [('', total), ('_free', free), ('_reserved', reserved), ('_surplus', surplus), ('_leased', 0), ('_warm', 0),
+                                ('_leaked', 0)]:
                 expected[f'tdpd_pool{name}_bytes', node, size] = pages * page
         self.assertEqual(samples, expected)
 
