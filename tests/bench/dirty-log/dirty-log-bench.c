@@ -5,7 +5,6 @@
  * ../README.md.
  */
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <linux/kvm.h>
 #include <stdio.h>
@@ -212,49 +211,32 @@ static void usage(FILE *f) {
               f);
 }
 
-static void parse_argv(int argc, char **argv) {
+static void set_option(int option) {
+        switch (option) {
+        case 'q':
+                arg.quick = true;
+                arg.repeat = 3;
+                arg.size = UINT64_C(32) << 20;
+                break;
+        case 'j':
+                arg.json = optarg;
+                break;
+        }
+}
+
+int main(int argc, char **argv) {
         static const struct option options[] = {
                 { "quick", no_argument, NULL, 'q' },
                 { "json", required_argument, NULL, 'j' },
                 { "help", no_argument, NULL, 'h' },
                 {},
         };
-        int c;
-
-        while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0)
-                switch (c) {
-                case 'q':
-                        arg.quick = true;
-                        arg.repeat = 3;
-                        arg.size = UINT64_C(32) << 20;
-                        break;
-                case 'j':
-                        arg.json = optarg;
-                        break;
-                case 'h':
-                        usage(stdout);
-                        exit(EXIT_SUCCESS);
-                default:
-                        usage(stderr);
-                        exit(2);
-                }
-        if (optind < argc) {
-                fprintf(stderr, "dirty-log-bench: unexpected argument '%s'\n", argv[optind]);
-                exit(2);
-        }
-}
-
-int main(int argc, char **argv) {
         bool built, first = true;
-        FILE *f = stdout;
+        FILE *f;
         double scale;
 
-        parse_argv(argc, argv);
-        if (arg.json) {
-                f = fopen(arg.json, "we");
-                if (!f)
-                        die(arg.json);
-        }
+        parse_options(argc, argv, options, usage, set_option);
+        f = open_results(arg.json) ?: stdout;
 
         built = have_gtdp();
         scale = ticks_per_instruction();

@@ -4,7 +4,6 @@
  * them. Static, so that it runs on any emulated host. See README.md for what is measured, and how.
  */
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,7 +216,40 @@ static void usage(FILE *f) {
               f);
 }
 
-static void parse_argv(int argc, char **argv) {
+static void set_option(int option) {
+        switch (option) {
+        case 'm':
+                arg.method = parse_choice(method_table, 0, _METHOD_MAX, "--method", optarg);
+                break;
+        case 'p':
+                arg.level = parse_choice(level_table, LEVEL_4K, LEVEL_1G + 1, "--page-size", optarg);
+                break;
+        case 's':
+                arg.size = (uint64_t) parse_number("--size", optarg, 2, 2048) << 20;
+                if (arg.size % level_size(LEVEL_2M) != 0) {
+                        fprintf(stderr, "gtdp-bench: --size '%s': an even number is needed\n", optarg);
+                        exit(2);
+                }
+                break;
+        case 'r':
+                arg.repeat = parse_number("--repeat", optarg, 1, REPEAT_MAX);
+                break;
+        case 'f':
+                arg.foreign = true;
+                break;
+        case 'e':
+                arg.elsewhere = true;
+                break;
+        case 'a':
+                arg.arch = optarg;
+                break;
+        case 'j':
+                arg.json = optarg;
+                break;
+        }
+}
+
+int main(int argc, char **argv) {
         static const struct option options[] = {
                 { "method", required_argument, NULL, 'm' }, { "page-size", required_argument, NULL, 'p' },
                 { "size", required_argument, NULL, 's' },   { "repeat", required_argument, NULL, 'r' },
@@ -225,61 +257,10 @@ static void parse_argv(int argc, char **argv) {
                 { "arch", required_argument, NULL, 'a' },   { "json", required_argument, NULL, 'j' },
                 { "help", no_argument, NULL, 'h' },         {},
         };
-        int c;
+        FILE *json;
 
-        while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0)
-                switch (c) {
-                case 'm':
-                        arg.method = parse_choice(method_table, 0, _METHOD_MAX, "--method", optarg);
-                        break;
-                case 'p':
-                        arg.level = parse_choice(level_table, LEVEL_4K, LEVEL_1G + 1, "--page-size", optarg);
-                        break;
-                case 's':
-                        arg.size = (uint64_t) parse_number("--size", optarg, 2, 2048) << 20;
-                        if (arg.size % level_size(LEVEL_2M) != 0) {
-                                fprintf(stderr, "gtdp-bench: --size '%s': an even number is needed\n",
-                                        optarg);
-                                exit(2);
-                        }
-                        break;
-                case 'r':
-                        arg.repeat = parse_number("--repeat", optarg, 1, REPEAT_MAX);
-                        break;
-                case 'f':
-                        arg.foreign = true;
-                        break;
-                case 'e':
-                        arg.elsewhere = true;
-                        break;
-                case 'a':
-                        arg.arch = optarg;
-                        break;
-                case 'j':
-                        arg.json = optarg;
-                        break;
-                case 'h':
-                        usage(stdout);
-                        exit(EXIT_SUCCESS);
-                default:
-                        usage(stderr);
-                        exit(2);
-                }
-        if (optind < argc) {
-                fprintf(stderr, "gtdp-bench: unexpected argument '%s'\n", argv[optind]);
-                exit(2);
-        }
-}
-
-int main(int argc, char **argv) {
-        FILE *json = NULL;
-
-        parse_argv(argc, argv);
-        if (arg.json) {
-                json = fopen(arg.json, "we");
-                if (!json)
-                        die(arg.json);
-        }
+        parse_options(argc, argv, options, usage, set_option);
+        json = open_results(arg.json);
         run(json);
         if (json && fclose(json) != 0)
                 die(arg.json);

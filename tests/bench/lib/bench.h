@@ -3,10 +3,12 @@
 
 /* What the benchmarks share: a clock that counts instructions, and a VM just large enough to measure. */
 
+#include <getopt.h>
 #include <linux/kvm.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdnoreturn.h>
 
 /* die.c */
@@ -15,6 +17,13 @@ noreturn void die(const char *what) __attribute__((cold));
 noreturn void die_text(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
 
 /* options.c */
+
+/* Takes all options, each but --help by "set" with its val. What is wrong, and --help, ends the program. */
+void parse_options(int argc, char **argv, const struct option *options, void (*usage)(FILE *f),
+                   void (*set)(int option));
+
+/* Where results go. NULL for path NULL. */
+FILE *open_results(const char *path);
 
 /* The index of value in the table, from begin to end. */
 int parse_choice(const char *const *table, int begin, int end, const char *option, const char *value);

@@ -1,12 +1,44 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Values of options. What is wrong ends the program with status 2. */
+/* Options, and their values. What is wrong ends the program with status 2. */
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
+
+void parse_options(int argc, char **argv, const struct option *options, void (*usage)(FILE *f),
+                   void (*set)(int option)) {
+        int c;
+
+        while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
+                if (c == '?') {
+                        usage(stderr);
+                        exit(2);
+                }
+                if (c == 'h') {
+                        usage(stdout);
+                        exit(EXIT_SUCCESS);
+                }
+                set(c);
+        }
+        if (optind < argc) {
+                fprintf(stderr, "%s: unexpected argument '%s'\n", program_invocation_short_name,
+                        argv[optind]);
+                exit(2);
+        }
+}
+
+FILE *open_results(const char *path) {
+        FILE *f;
+
+        if (!path)
+                return NULL;
+        f = fopen(path, "we");
+        if (!f)
+                die(path);
+        return f;
+}
 
 int parse_choice(const char *const *table, int begin, int end, const char *option, const char *value) {
         for (int i = begin; i < end; i++)

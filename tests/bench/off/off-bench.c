@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Counts the instructions of what KVM does often, for a VM without a global mapping. See ../README.md. */
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,52 +68,35 @@ static void usage(FILE *f) {
               f);
 }
 
-static void parse_argv(int argc, char **argv) {
+static void set_option(int option) {
+        switch (option) {
+        case 'l':
+                arg.loop = optarg;
+                break;
+        case 'q':
+                arg.quick = true;
+                break;
+        case 's':
+                arg.size = (uint64_t) parse_number("--size", optarg, 2, 32) << 20;
+                break;
+        case 'j':
+                arg.json = optarg;
+                break;
+        }
+}
+
+int main(int argc, char **argv) {
         static const struct option options[] = {
                 { "loop", required_argument, NULL, 'l' }, { "quick", no_argument, NULL, 'q' },
                 { "size", required_argument, NULL, 's' }, { "json", required_argument, NULL, 'j' },
                 { "help", no_argument, NULL, 'h' },       {},
         };
-        int c;
-
-        while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0)
-                switch (c) {
-                case 'l':
-                        arg.loop = optarg;
-                        break;
-                case 'q':
-                        arg.quick = true;
-                        break;
-                case 's':
-                        arg.size = (uint64_t) parse_number("--size", optarg, 2, 32) << 20;
-                        break;
-                case 'j':
-                        arg.json = optarg;
-                        break;
-                case 'h':
-                        usage(stdout);
-                        exit(EXIT_SUCCESS);
-                default:
-                        usage(stderr);
-                        exit(2);
-                }
-        if (optind < argc) {
-                fprintf(stderr, "off-bench: unexpected argument '%s'\n", argv[optind]);
-                exit(2);
-        }
-}
-
-int main(int argc, char **argv) {
-        FILE *json = NULL;
+        FILE *json;
         bool first = true;
         double scale;
 
-        parse_argv(argc, argv);
-        if (arg.json) {
-                json = fopen(arg.json, "we");
-                if (!json)
-                        die(arg.json);
-        }
+        parse_options(argc, argv, options, usage, set_option);
+        json = open_results(arg.json);
 
         scale = ticks_per_instruction();
         printf("%-22s %10s %8s %8s %14s %14s %14s\n", "loop", "page", "ops", "rounds", "least", "median",
