@@ -148,12 +148,16 @@ int handoff_start(Handoff *h, const HandoffOptions *o, sd_bus_error *error) {
         };
         const VM *vm = handoff_vm(h);
         HandoffStep step;
+        int r;
 
         /* Logging is by pages of 4K, and what is split before it begins need not be split by a guest that
          * writes. */
         if (!o->has_split_leaf && o->logging != HANDOFF_LOGGING_NONE && vm && vm->policy.build)
                 body.start.split_leaf = KIB(4);
-        return handoff_event(h, HANDOFF_CALL_START, &body, &step, error);
+        r = handoff_event(h, HANDOFF_CALL_START, &body, &step, error);
+        if (r >= 0 && step.work == HANDOFF_WORK_SPLIT)
+                handoff_look_now(h); /* for whoever asks for the job next */
+        return r;
 }
 
 int handoff_commit(Handoff *h, const HandoffOptions *o, sd_bus_error *error) {
