@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # shellcheck shell=bash disable=SC2034,SC2153,SC2154
-# The intel host: Bochs with VMX and EPT, started from a CD with the kernel and an initramfs of busybox.
+# The intel host: Bochs with VMX and EPT, started from a CD with the kernel and an initramfs of busybox. With Debian the
+# initramfs only goes on to the image of the amd host.
 
 # Results come back on a disk of this size.
 OUT_MB=256
@@ -27,9 +28,14 @@ initramfs_build() {
 }
 
 intel_prepare() {
-        local key
-        kernel_prepare
-        modules_prepare
+        local key name=initramfs-$FLAVOUR
+        if (( DEBIAN )); then
+                image_prepare
+                MODULES_DIR='' name+=-debian # the image has them
+        else
+                kernel_prepare
+                modules_prepare
+        fi
         (( ! SELFTESTS )) || selftests_prepare
 
         key=$( { echo "$KERNEL_KEY $FLAVOUR"
@@ -37,7 +43,7 @@ intel_prepare() {
                  sha256sum "$(command -v busybox)" "$HERE/guest/initramfs/init"
                  [[ ! $MODULES_DIR ]] || sha256sum "$MODULES_DIR"/kvm*.ko | sed "s|$RUN||"
                } | hash_stdin)
-        cached "initramfs-$FLAVOUR" "$key" initramfs_build
+        cached "$name" "$key" initramfs_build
         cache_touch
         INITRAMFS=$CACHED
 }
@@ -49,6 +55,7 @@ intel_iso() {
         mv "$RUN/input" "$RUN/extra/input"
         TOKEN=$RANDOM$RANDOM$RANDOM
         echo "$TOKEN" >"$RUN/extra/input/token"
+        (( ! DEBIAN )) || touch "$RUN/extra/input/want-debian"
         if (( SELFTESTS )); then
                 mkdir -p "$RUN/extra/opt"
                 cp -r "$SELFTESTS_DIR" "$RUN/extra/opt/kvm-selftests"
@@ -72,6 +79,8 @@ EOF
 # Bochs keeps 2G in memory; what the guest uses beyond goes to a temporary file.
 # clock: sync=none makes time a count of instructions. It is built with its debugger, hence the file with 'c'.
 intel_bochsrc() {
+        local n
+        local -a disks places=(ata0-slave ata1-master)
         cat >"$RUN/bochsrc" <<EOF
 plugin_ctrl: unmapped=true, biosdev=true, speaker=false, extfpuirq=true, parallel=false, serial=true
 config_interface: textconfig
@@ -81,6 +90,7 @@ romimage: file=/usr/share/bochs/BIOS-bochs-latest
 vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest
 boot: cdrom
 ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14
+ata1: enabled=1, ioaddr1=0x170, ioaddr2=0x370, irq=15
 ata0-master: type=cdrom, path="$RUN/host.iso", status=inserted
 cpu: model=$CPU, count=1, ips=100000000, reset_on_triple_fault=0
 clock: sync=none
@@ -93,16 +103,22 @@ info: action=ignore
 debug: action=ignore
 EOF
         echo c >"$RUN/debugger"
+        disks=()
+        (( ! DEBIAN )) || disks+=("volatile, path=\"$IMAGE\", journal=\"$RUN/journal\"")
         if [[ $OUT ]]; then
                 truncate -s "${OUT_MB}M" "$RUN/out"
-                echo "ata0-slave: type=disk, mode=flat, path=\"$RUN/out\"" >>"$RUN/bochsrc"
+                disks+=("flat, path=\"$RUN/out\"")
         fi
+        for (( n = 0; n < ${#disks[@]}; n++ )); do
+                echo "${places[n]}: type=disk, mode=${disks[n]}" >>"$RUN/bochsrc"
+        done
 }
 
 # Starts Bochs in the background and sets MACHINE to its pid.
 intel_start() {
         host_cmdline
         CMDLINE+=(rdinit=/init)
+        (( ! DEBIAN )) || CMDLINE+=(systemd.show_status=false)
         # The init script raises it again.
         CMDLINE=("${CMDLINE[@]/loglevel=8/loglevel=5}")
         intel_iso

@@ -23,6 +23,7 @@ Boots an emulated host, runs COMMAND on it as root in /root, and exits with its 
   --copy FILE             file or directory that is put into /root of the host; may be repeated
   --out DIR               afterwards, what COMMAND left in /root/out is put into DIR, and the kernel's log
                           as DIR/kernel.log
+  --debian                intel: Debian with systemd and our packages, as on amd; takes minutes to start
   --no-tdpd               tdpd is installed and does not run (amd only)
   --link DIR/NAME         a host of a pair, see tests/host/pair (amd only)
   --until FILE            the run ends well when FILE appears, whatever COMMAND does
@@ -93,7 +94,7 @@ parse_options() {
 
         parse_kernel 6.12
         ARCH=amd GTDP=allow BARE=0 NODES=1 HUGE_2M=0 HUGE_1G=0 ICOUNT=0 TIMEOUT=900
-        SELFTESTS=0 PREPARE=0 OUT='' CPU='' COPY=() COMMAND=() NO_TDPD=0 LINK='' UNTIL=''
+        SELFTESTS=0 DEBIAN=0 PREPARE=0 OUT='' CPU='' COPY=() COMMAND=() NO_TDPD=0 LINK='' UNTIL=''
 
         while (( $# )); do
                 option=$1
@@ -103,6 +104,7 @@ parse_options() {
                 -h|--help)      usage; exit 0;;
                 --bare)         BARE=1; continue;;
                 --icount)       ICOUNT=1; continue;;
+                --debian)       DEBIAN=1; continue;;
                 --no-tdpd)      NO_TDPD=1; continue;;
                 --selftests)    SELFTESTS=1; continue;;
                 --prepare)      PREPARE=1; continue;;
@@ -153,8 +155,10 @@ parse_options() {
                 (( NODES == 1 )) || die_usage "--nodes $NODES: the intel host has one node; use --arch amd"
                 (( ! NO_TDPD )) || die_usage "--no-tdpd: only for --arch amd; the intel host has none"
                 [[ ! $LINK ]] || die_usage "--link: only for --arch amd"
+                (( ! DEBIAN || ! SELFTESTS )) || die_usage "--selftests: on intel without --debian only"
                 (( ! ICOUNT )) || die_usage "--icount: only for --arch amd; time on the intel host is deterministic anyway"
         else
+                (( ! DEBIAN )) || die_usage "--debian: only for --arch intel; the amd host always has it"
                 : "${CPU:=EPYC,+svm,+npt,+pdpe1gb}"
                 CPUS=${given_cpus:-2} MEMORY_MB=${given_memory:-3072}
         fi
