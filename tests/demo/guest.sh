@@ -51,6 +51,7 @@ serial_ready() {
                 if read -r -t 1 -u "$OUT" part; then
                         line+=$part
                         [[ $line != ready* ]] || return 0
+                        [[ $line != failed* ]] || die "the guest says: $line"
                         line=''
                 else
                         line+=$part

@@ -28,6 +28,7 @@ host_cmdline() {
         # A loaded developer's machine must not look like a stuck CPU.
         CMDLINE+=(watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120)
         [[ $KERNEL == stock ]] || CMDLINE+=("kvm.gtdp=$GTDP")
+        CMDLINE+=("${PARAMS[@]}")
         (( ! HUGE_1G )) || CMDLINE+=(hugepagesz=1G "hugepages=$HUGE_1G")
         (( ! HUGE_2M )) || CMDLINE+=(hugepagesz=2M "hugepages=$HUGE_2M")
 }

@@ -13,6 +13,7 @@ Boots an emulated host, runs COMMAND on it as root in /root, and exits with its 
                           of 6.12 with checks; stock or stock-6.1: the distribution's modules
   --gtdp off|allow|force  kvm.gtdp= on the kernel's command line; not on a stock kernel (default: allow)
   --bare                  do not install the product's packages; modules come from kernel/build-modules
+  --param NAME=VALUE      on the kernel's command line, like kvm_intel.pml=0; may be repeated
   --cpus N                default 2; intel: 1
   --cpu MODEL             the emulator's CPU: QEMU's -cpu MODEL (amd), Bochs' model=MODEL (intel)
   --memory SIZE           like 3G or 2560M; default 3G; intel: 4G at most
@@ -94,7 +95,7 @@ parse_options() {
 
         parse_kernel 6.12
         ARCH=amd GTDP=allow BARE=0 NODES=1 HUGE_2M=0 HUGE_1G=0 ICOUNT=0 TIMEOUT=900
-        SELFTESTS=0 DEBIAN=0 PREPARE=0 OUT='' CPU='' COPY=() COMMAND=() NO_TDPD=0 LINK='' UNTIL=''
+        SELFTESTS=0 DEBIAN=0 PREPARE=0 OUT='' CPU='' COPY=() PARAMS=() COMMAND=() NO_TDPD=0 LINK='' UNTIL=''
 
         while (( $# )); do
                 option=$1
@@ -119,6 +120,9 @@ parse_options() {
                 --arch)         need_one_of "$option" "$value" amd intel; ARCH=$value;;
                 --kernel)       parse_kernel "$value";;
                 --gtdp)         need_one_of "$option" "$value" off allow force; GTDP=$value given_gtdp=1;;
+                --param)        [[ $value =~ ^[a-z][A-Za-z0-9_.-]*=[A-Za-z0-9_.,:-]+$ ]] ||
+                                        die_usage "--param '$value': must be NAME=VALUE, like kvm_intel.pml=0"
+                                PARAMS+=("$value");;
                 --cpus)         need_number "$option" "$value" 1 64; given_cpus=$(( 10#$value ));;
                 --memory)       parse_memory "$value"; given_memory=$MEMORY_MB;;
                 --nodes)        need_number "$option" "$value" 1 8; NODES=$(( 10#$value ));;
