@@ -66,6 +66,18 @@ struct tdp_job {
         struct tdp_job *ctx_next, **ctx_prevp;     /* in ctx->jobs */
 };
 
+struct tdp_message {
+        size_t size;
+        unsigned char data[];
+};
+
+struct tdp_handoff {
+        struct tdp_ctx *ctx;
+        char *path, *id, *vm_name, *role, *state;
+        struct tdp_value *properties;
+        struct tdp_handoff *next;
+};
+
 DEFINE_CLEANUP_FUNC(struct tdp_ctx *, tdp_unref);
 DEFINE_CLEANUP_FUNC(struct tdp_value *, tdp_value_free);
 DEFINE_CLEANUP_FUNC(struct tdp_vm *, tdp_vm_free);
@@ -73,6 +85,8 @@ DEFINE_CLEANUP_FUNC(struct tdp_job *, tdp_job_free);
 DEFINE_CLEANUP_FUNC(struct tdp_node *, tdp_node_free);
 DEFINE_CLEANUP_FUNC(struct tdp_memory *, tdp_memory_free);
 DEFINE_CLEANUP_FUNC(struct tdp_plan *, tdp_plan_free);
+DEFINE_CLEANUP_FUNC(struct tdp_handoff *, tdp_handoff_free);
+DEFINE_CLEANUP_FUNC(struct tdp_message *, tdp_message_free);
 
 /* ctx.c: log, and remember a failure. ctx_fail() returns r, so that it can be returned. */
 void ctx_log(struct tdp_ctx *ctx, int priority, const char *file, int line, const char *func,
@@ -94,6 +108,8 @@ int bus_parse_failed(struct tdp_ctx *ctx, int r, const char *what);
 /* value.c */
 int value_read_dict(sd_bus_message *m, struct tdp_value **ret); /* a{sv} */
 int value_read(sd_bus_message *m, struct tdp_value **ret);      /* one complete type */
+
+int replace_string(char **field, const char *value); /* no value: left as it is */
 
 /* options.c */
 int options_append(const struct tdp_options *options, sd_bus_message *m, const char *name,

@@ -8,8 +8,9 @@
 
 struct option {
         char *key;
-        char type; /* D-Bus: t, u, b, s */
-        uint64_t number;
+        char type;       /* D-Bus: t, u, b, s; a: list of t */
+        uint64_t number; /* of a list: how many */
+        uint64_t *list;
         char *string;
         struct option *next;
 };
@@ -23,6 +24,7 @@ static struct option *option_free(struct option *o) {
                 return NULL;
         free(o->key);
         free(o->string);
+        free(o->list);
         free(o);
         return NULL;
 }
@@ -54,12 +56,12 @@ TDP_EXPORT struct tdp_options *tdp_options_free(struct tdp_options *options) {
         return NULL;
 }
 
-static int set(struct tdp_options *options, const char *key, char type, uint64_t number,
-               const char *string) {
+static int set(struct tdp_options *options, const char *key, char type, uint64_t number, const char *string,
+               const uint64_t *list) {
         _cleanup_(option_freep) struct option *o = NULL;
         struct option **p;
 
-        if (!key || key[0] == '\0' || (type == 's' && !string))
+        if (!key || key[0] == '\0' || (type == 's' && !string) || (type == 'a' && (!list || number == 0)))
                 return -EINVAL;
 
         o = calloc(1, sizeof(*o));
@@ -70,8 +72,12 @@ static int set(struct tdp_options *options, const char *key, char type, uint64_t
         o->key = strdup(key);
         if (string)
                 o->string = strdup(string);
-        if (!o->key || (string && !o->string))
+        if (list)
+                o->list = calloc(number, sizeof(*list));
+        if (!o->key || (string && !o->string) || (list && !o->list))
                 return -ENOMEM;
+        if (list)
+                memcpy(o->list, list, number * sizeof(*list));
 
         for (p = &options->first; *p; p = &(*p)->next)
                 if (strcmp((*p)->key, key) == 0) {
@@ -87,19 +93,39 @@ static int set(struct tdp_options *options, const char *key, char type, uint64_t
 }
 
 TDP_EXPORT int tdp_options_set_u64(struct tdp_options *options, const char *key, uint64_t value) {
-        return set(options, key, 't', value, NULL);
+        return set(options, key, 't', value, NULL, NULL);
 }
 
 TDP_EXPORT int tdp_options_set_u32(struct tdp_options *options, const char *key, uint32_t value) {
-        return set(options, key, 'u', value, NULL);
+        return set(options, key, 'u', value, NULL, NULL);
 }
 
 TDP_EXPORT int tdp_options_set_bool(struct tdp_options *options, const char *key, bool value) {
-        return set(options, key, 'b', value, NULL);
+        return set(options, key, 'b', value, NULL, NULL);
 }
 
 TDP_EXPORT int tdp_options_set_string(struct tdp_options *options, const char *key, const char *value) {
-        return set(options, key, 's', 0, value);
+        return set(options, key, 's', 0, value, NULL);
+}
+
+TDP_EXPORT int tdp_options_set_u64_list(struct tdp_options *options, const char *key, const uint64_t *values,
+                                        size_t n) {
+        return set(options, key, 'a', n, NULL, values);
+}
+
+static int append_list(sd_bus_message *m, const struct option *o) {
+        int r;
+
+        r = sd_bus_message_open_container(m, 'e', "sv");
+        if (r >= 0)
+                r = sd_bus_message_append(m, "s", o->key);
+        if (r >= 0)
+                r = sd_bus_message_open_container(m, 'v', "at");
+        if (r >= 0)
+                r = sd_bus_message_append_array(m, 't', o->list, o->number * sizeof(*o->list));
+        if (r >= 0)
+                r = sd_bus_message_close_container(m);
+        return r < 0 ? r : sd_bus_message_close_container(m);
 }
 
 static int append_one(sd_bus_message *m, const struct option *o) {
@@ -110,6 +136,8 @@ static int append_one(sd_bus_message *m, const struct option *o) {
                 return sd_bus_message_append(m, "{sv}", o->key, "u", (uint32_t) o->number);
         case 'b':
                 return sd_bus_message_append(m, "{sv}", o->key, "b", (int) o->number);
+        case 'a':
+                return append_list(m, o);
         default:
                 return sd_bus_message_append(m, "{sv}", o->key, "s", o->string);
         }

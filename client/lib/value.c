@@ -294,3 +294,16 @@ TDP_EXPORT const struct tdp_value *tdp_value_at(const struct tdp_value *parent, 
                         return v;
         return NULL;
 }
+
+int replace_string(char **field, const char *value) {
+        char *copy;
+
+        if (!value || (*field && strcmp(*field, value) == 0))
+                return 0;
+        copy = strdup(value);
+        if (!copy)
+                return -ENOMEM;
+        free(*field);
+        *field = copy;
+        return 0;
+}

@@ -184,19 +184,6 @@ TDP_EXPORT int tdp_get_vm_by_pid(struct tdp_ctx *ctx, uint32_t pid, struct tdp_v
         return get_vm(ctx, m, "GetVMByPid", "", ret_vm);
 }
 
-static int replace_string(char **field, const char *value) {
-        char *copy;
-
-        if (!value || (*field && strcmp(*field, value) == 0))
-                return 0;
-        copy = strdup(value);
-        if (!copy)
-                return -ENOMEM;
-        free(*field);
-        *field = copy;
-        return 0;
-}
-
 TDP_EXPORT int tdp_vm_refresh(struct tdp_vm *vm) {
         struct tdp_value *properties;
         int r;

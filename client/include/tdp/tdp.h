@@ -15,8 +15,8 @@
  * - The library never prints and has no global state.  A context, and all that
  *   was obtained from it, may be used by one thread at a time, and not by a
  *   process forked off.
- * - VMs and jobs hold a reference to their context: they may outlive the
- *   caller's.  Nodes, values, options, plans and memory do not need it.
+ * - VMs, jobs and handoffs hold a reference to their context: they may outlive
+ *   the caller's.  Nodes, values, options, plans, messages and memory do not need it.
  * - Strings returned as "const char *" belong to the object they were asked of.
  * - free and unref functions accept NULL, and return NULL.
  */
@@ -38,6 +38,8 @@ struct tdp_node;
 struct tdp_job;
 struct tdp_memory;
 struct tdp_plan;
+struct tdp_handoff;
+struct tdp_message;
 
 /* ---- Context ----------------------------------------------------------- */
 
@@ -79,7 +81,9 @@ void tdp_set_log_priority(struct tdp_ctx *ctx, int priority);
  *   NotPermitted -EACCES        Unsupported -EOPNOTSUPP Busy -EBUSY
  *   NoSuchProcess -ESRCH        NotVMM -EMEDIUMTYPE     SeveralVMs -ENOTUNIQ
  *   LimitExceeded -EDQUOT       Canceled -ECANCELED     Failed -EIO
- *   InvalidConfig -EBADMSG
+ *   InvalidConfig, BadMessage -EBADMSG                  NoSuchHandoff -ENOENT
+ *   Stale -ESTALE               TooNew -EPROTONOSUPPORT Mismatch -EREMCHG
+ *   TooEarly -EINPROGRESS       TooLate -EALREADY       Expired -ETIME
  *
  * -EHOSTDOWN: the daemon is not on the bus, or went away.
  * -EPERM: what has its name on the bus is neither root's nor your own, and is not trusted.
@@ -153,6 +157,8 @@ int tdp_options_set_u64(struct tdp_options *options, const char *key, uint64_t v
 int tdp_options_set_u32(struct tdp_options *options, const char *key, uint32_t value);
 int tdp_options_set_bool(struct tdp_options *options, const char *key, bool value);
 int tdp_options_set_string(struct tdp_options *options, const char *key, const char *value);
+/* Since 1.3, as page-sizes of an offer. -EINVAL also for an empty list. */
+int tdp_options_set_u64_list(struct tdp_options *options, const char *key, const uint64_t *values, size_t n);
 
 /*
  * Claims, allocates and populates memory for a VM to come. Returns at once;
@@ -303,6 +309,84 @@ int tdp_job_wait(struct tdp_job *job, tdp_job_progress_fn_t fn, void *userdata);
 /* Asks the job to stop. Its end is still to be waited for. -ENOENT: no such job. */
 int tdp_job_cancel(struct tdp_job *job);
 int tdp_cancel_job(struct tdp_ctx *ctx, uint32_t id);
+
+/* ---- Handoffs ---------------------------------------------------------- */
+
+/*
+ * A VM changes host: the tdpd of both hosts exchange messages, which the caller carries. A message is
+ * opaque, 64 KiB at most, and may be lost, come twice, late, or in another order. It holds what gives a
+ * right to memory, and is nobody else's to read. docs/HANDOFF.md has the sequence. All of it since 1.3 of
+ * the library's symbols, for root, or who polkit lets.
+ *
+ * Where a call returns a message, there may be none to carry: then it is NULL.
+ */
+#define TDP_MESSAGE_MAX 65536U
+
+/* A copy of what was carried. -EMSGSIZE: more than TDP_MESSAGE_MAX. -EINVAL: nothing. -ENOMEM. */
+int tdp_message_new(const void *data, size_t size, struct tdp_message **ret_message);
+struct tdp_message *tdp_message_free(struct tdp_message *message);
+const void *tdp_message_get_data(const struct tdp_message *message);
+size_t tdp_message_get_size(const struct tdp_message *message);
+
+/*
+ * On the source: offers the VM. Options: deadline-usec u64, page-sizes list of u64 (that will do, best
+ * first), post-copy bool. On the destination: makes room for it, with the options of tdp_reserve(); returns
+ * at once. The answer is NULL until the job is done (then tdp_handoff_next() has it); the job is NULL if
+ * there is none, as the same offer was prepared before. -EEXIST: a VM of that name is there. -ESTALE: a
+ * later generation of it has been seen. -ENOMEM: not enough pages. -EOPNOTSUPP: not with this tdpd, or its
+ * peer's version.
+ */
+int tdp_vm_offer_handoff(struct tdp_vm *vm, const struct tdp_options *options,
+                         struct tdp_handoff **ret_handoff, struct tdp_message **ret_offer);
+int tdp_prepare_incoming(struct tdp_ctx *ctx, const struct tdp_message *offer,
+                         const struct tdp_options *options, struct tdp_handoff **ret_handoff,
+                         struct tdp_message **ret_answer, struct tdp_job **ret_job);
+
+/*
+ * Gives a message, of any kind but an offer, to the handoff that it is for. The reply is for the other side.
+ * The handoff is NULL if there is no such one here.
+ */
+int tdp_deliver_handoff(struct tdp_ctx *ctx, const struct tdp_message *message,
+                        struct tdp_handoff **ret_handoff, struct tdp_message **ret_reply);
+
+/* The list is a chain. A handoff is found by its id (32 hexadecimal digits) and role ("source",
+ * "destination").
+ */
+int tdp_list_handoffs(struct tdp_ctx *ctx, struct tdp_handoff **ret_first);
+int tdp_get_handoff(struct tdp_ctx *ctx, const char *id, const char *role, struct tdp_handoff **ret_handoff);
+struct tdp_handoff *tdp_handoff_free(struct tdp_handoff *first); /* the handoff itself goes on */
+struct tdp_handoff *tdp_handoff_get_next(const struct tdp_handoff *handoff);
+
+#define tdp_handoff_foreach(first, h) for ((h) = (first); (h); (h) = tdp_handoff_get_next(h))
+
+const char *tdp_handoff_get_path(const struct tdp_handoff *handoff);
+const char *tdp_handoff_get_id(const struct tdp_handoff *handoff);
+const char *tdp_handoff_get_vm_name(const struct tdp_handoff *handoff);
+const char *tdp_handoff_get_role(const struct tdp_handoff *handoff);
+const char *tdp_handoff_get_state(const struct tdp_handoff *handoff); /* as of the last refresh or list */
+
+/* Reads all properties of org.tdpd1.Handoff. They are NULL before. -ENOENT: it is gone. */
+int tdp_handoff_refresh(struct tdp_handoff *handoff);
+const struct tdp_value *tdp_handoff_get_properties(const struct tdp_handoff *handoff);
+
+/* What this side has to say now and has not been taken yet. */
+int tdp_handoff_next(struct tdp_handoff *handoff, struct tdp_message **ret_message);
+
+/*
+ * Start: the VMM is about to copy; options: logging string (none, bitmap, ring), split-leaf u64.
+ * Commit: all that belongs before the switch is over there, and the VM stands still, and goes on doing so
+ * until it is known who owns it; options: post-copy bool, bytes-left u64. Both on the source.
+ * Arrived: post-copy has brought the rest; on the destination.
+ * Cancel: -EALREADY if it is too late for that. text, for the other side, may be NULL.
+ * Forget: drops the record of a handoff that has ended.
+ */
+int tdp_handoff_start(struct tdp_handoff *handoff, const struct tdp_options *options,
+                      struct tdp_message **ret_start);
+int tdp_handoff_commit(struct tdp_handoff *handoff, const struct tdp_options *options,
+                       struct tdp_message **ret_commit);
+int tdp_handoff_arrived(struct tdp_handoff *handoff);
+int tdp_handoff_cancel(struct tdp_handoff *handoff, const char *text);
+int tdp_handoff_forget(struct tdp_handoff *handoff);
 
 /* ---- Without tdpd's kernel --------------------------------------------- */
 
