@@ -112,6 +112,36 @@ static const struct opt_def defs[_OPT_MAX] = {
                               "Drop the host's page cache if nothing else helps" },
         [OPT_HOLDERS] = { "holders", 0, false, KIND_FLAG, FIELD(holders), NULL,
                           "Show who holds huge pages" },
+        [OPT_ENCODING] = { "encoding", 0, false, KIND_STRING, FIELD(encoding), "WORD",
+                           "How messages are written: binary (default), base64 or hex" },
+        [OPT_OUTPUT] = { "output", 'o', false, KIND_STRING, FIELD(output), "FILE",
+                         "Write the message there; -, the default: standard output" },
+        [OPT_ROLE] = { "role", 0, false, KIND_STRING, FIELD(role), "ROLE",
+                       "source or destination, if a host has both" },
+        [OPT_DEADLINE] = { "deadline", 0, false, KIND_UINT, FIELD(deadline), "SECONDS",
+                           "When it is called off, if it has not come to commit" },
+        [OPT_PAGE_SIZES] = { "page-sizes", 0, false, KIND_STRING, FIELD(page_sizes), "SIZE,...",
+                             "Page sizes that will do on the destination, best first" },
+        [OPT_POST_COPY] = { "post-copy", 0, false, KIND_FLAG, FIELD(post_copy), NULL,
+                            "The guest runs there before all of its memory is" },
+        [OPT_BYTES_LEFT] = { "bytes-left", 0, false, KIND_SIZE, FIELD(bytes_left), "SIZE",
+                             "With post-copy: how much is still to be copied" },
+        [OPT_LOGGING] = { "logging", 0, false, KIND_STRING, FIELD(logging), "WORD",
+                          "How the VMM logs dirty memory: none, bitmap or ring" },
+        [OPT_SPLIT_LEAF] = { "split-leaf", 0, false, KIND_SIZE, FIELD(split_leaf), "SIZE",
+                             "The largest leaf that may stay; default: 4K" },
+        [OPT_TO] = { "to", 0, false, KIND_STRING, FIELD(to), "[USER@]HOST",
+                     "The destination, reached over SSH" },
+        [OPT_DATA_ADDRESS] = { "data-address", 0, false, KIND_STRING, FIELD(data_address), "ADDRESS",
+                               "Where the destination's QEMU listens for the data; default: HOST" },
+        [OPT_PORT] = { "port", 0, false, KIND_UINT, FIELD(port), "N",
+                       "TCP port for that; default: one that is free" },
+        [OPT_BANDWIDTH] = { "bandwidth", 0, false, KIND_SIZE, FIELD(bandwidth), "SIZE",
+                            "Bytes per second at most; default: no limit" },
+        [OPT_DOWNTIME_LIMIT] = { "downtime-limit", 0, false, KIND_UINT, FIELD(downtime_limit), "MSEC",
+                                 "How long the last round of copying may take; default: QEMU's, 300" },
+        [OPT_INCOMING] = { "incoming", 0, false, KIND_STRING, FIELD(incoming), "SOCKET",
+                           "Be the destination of a migration" },
 };
 
 static const char *const json_modes[] = {
@@ -127,6 +157,10 @@ uint64_t args_global_mask(void) {
                 if (defs[i].global)
                         mask |= OPT_BIT(i);
         return mask;
+}
+
+const char *args_option_name(uint64_t mask) {
+        return defs[__builtin_ctzll(mask)].name;
 }
 
 static int parse_json(const char *text, enum json_mode *ret) {

@@ -53,6 +53,21 @@ enum opt {
         OPT_ALLOW_PARTIAL,
         OPT_DROP_CACHES,
         OPT_HOLDERS,
+        OPT_ENCODING,
+        OPT_OUTPUT,
+        OPT_ROLE,
+        OPT_DEADLINE,
+        OPT_PAGE_SIZES,
+        OPT_POST_COPY,
+        OPT_BYTES_LEFT,
+        OPT_LOGGING,
+        OPT_SPLIT_LEAF,
+        OPT_TO,
+        OPT_DATA_ADDRESS,
+        OPT_PORT,
+        OPT_BANDWIDTH,
+        OPT_DOWNTIME_LIMIT,
+        OPT_INCOMING,
         _OPT_MAX,
 };
 
@@ -65,14 +80,17 @@ struct args {
         bool help, version, no_pager, no_legend, quiet, debug;
 
         const char *name, *nodes, *numa_mode, *cpus, *parts, *decision, *stats_file, *root;
-        uint64_t memory, page_size;
+        const char *encoding, *output, *role, *page_sizes, *logging; /* handoff */
+        const char *to, *data_address, *incoming;                    /* migrate */
+        uint64_t memory, page_size, bytes_left, split_leaf, bandwidth;
         struct args_range {
                 uint64_t gpa, size;
         } range;
         uint64_t delay_usec, wait_usec;
         uint32_t vcpus, max_level, pid, iterations, vfio_devices, migrations;
+        uint32_t deadline, port, downtime_limit;
         bool balloon, free_page_reporting, discard, confidential, viommu, no_warm;
-        bool allow_partial, drop_caches, holders;
+        bool allow_partial, drop_caches, holders, post_copy;
         bool no_auto_slots, no_wait, batch;
 
         uint64_t given;    /* OPT_BIT()s */
@@ -98,6 +116,9 @@ int args_parse_verb(struct args *args, int argc, char **argv, uint64_t allowed, 
 
 /* The lines of --help for the options of the mask. */
 void args_print_help(FILE *f, uint64_t mask);
+
+/* The name of the first option of the mask, which has at least one. */
+const char *args_option_name(uint64_t mask);
 
 /* All global options. */
 uint64_t args_global_mask(void);

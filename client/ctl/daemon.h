@@ -9,6 +9,7 @@
 #define EXIT_FAILED    1
 #define EXIT_USAGE     2
 #define EXIT_NO_DAEMON 3
+#define EXIT_IN_DOUBT  4 /* of a migration: the guest is not, or may not be, this host's any more */
 
 /*
  * Connects. Within two seconds it is known that the daemon answers, or said in which state its unit is and

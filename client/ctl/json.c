@@ -153,6 +153,18 @@ json_object *json_from_node(const struct tdp_node *node) {
         return o;
 }
 
+json_object *json_from_handoff(const struct tdp_handoff *h) {
+        const struct tdp_value *properties = tdp_handoff_get_properties(h);
+        json_object *o = properties ? from_dict(properties) : json_object_new_object();
+
+        json_add_string(o, "id", tdp_handoff_get_id(h));
+        json_add_string(o, "vm", tdp_handoff_get_vm_name(h));
+        json_add_string(o, "role", tdp_handoff_get_role(h));
+        json_add_string(o, "state", tdp_handoff_get_state(h));
+        json_add_string(o, "object", tdp_handoff_get_path(h));
+        return o;
+}
+
 json_object *json_from_job(const struct tdp_job *job) {
         json_object *o = json_object_new_object();
 

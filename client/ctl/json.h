@@ -19,6 +19,7 @@ json_object *json_from_holders(const struct tdp_value *holders);
 
 json_object *json_from_vm(const struct tdp_vm *vm); /* all properties, if they were read */
 json_object *json_from_node(const struct tdp_node *node);
+json_object *json_from_handoff(const struct tdp_handoff *h);
 json_object *json_from_job(const struct tdp_job *job);
 
 /* Writes it as the arguments ask, and a newline. Frees it. 0, or -ENOMEM if it is NULL. */

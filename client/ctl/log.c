@@ -8,13 +8,30 @@
 #include "log.h"
 
 static bool quiet;
+static void (*log_sink)(const char *kind, const char *text, void *userdata);
+static void *log_sink_userdata;
+
+void log_set_sink(void (*sink)(const char *kind, const char *text, void *userdata), void *userdata) {
+        log_sink = sink;
+        log_sink_userdata = userdata;
+}
 
 void log_set_quiet(void) {
         quiet = true;
 }
 
-static void print(const char *format, va_list ap) __attribute__((format(printf, 1, 0)));
-static void print(const char *format, va_list ap) {
+static void print(const char *kind, const char *format, va_list ap) __attribute__((format(printf, 2, 0)));
+static void print(const char *kind, const char *format, va_list ap) {
+        va_list again;
+
+        if (log_sink) {
+                char text[1024];
+
+                va_copy(again, ap);
+                (void) vsnprintf(text, sizeof(text), format, again);
+                va_end(again);
+                log_sink(kind, text, log_sink_userdata);
+        }
         fputs("tdpctl: ", stderr);
         vfprintf(stderr, format, ap);
         fputc('\n', stderr);
@@ -24,7 +41,7 @@ int log_error(int r, const char *format, ...) {
         va_list ap;
 
         va_start(ap, format);
-        print(format, ap);
+        print("error", format, ap);
         va_end(ap);
         return r;
 }
@@ -35,6 +52,6 @@ void log_notice(const char *format, ...) {
         if (quiet)
                 return;
         va_start(ap, format);
-        print(format, ap);
+        print("notice", format, ap);
         va_end(ap);
 }

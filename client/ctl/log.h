@@ -11,3 +11,6 @@ int log_error(int r, const char *format, ...) _printf_(2, 3);
 /* Remarks, which --quiet silences. */
 void log_notice(const char *format, ...) _printf_(1, 2);
 void log_set_quiet(void);
+
+/* Has what is said go there, too. */
+void log_set_sink(void (*sink)(const char *kind, const char *text, void *userdata), void *userdata);

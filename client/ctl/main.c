@@ -19,6 +19,8 @@ static void help(void) {
                 const struct verb *v = &verbs[i];
                 char left[64];
 
+                if (v->hidden)
+                        continue;
                 (void) snprintf(left, sizeof(left), "%s %s", v->name,
                                 v->command || strlen(v->arguments) > 16 ? "..." : v->arguments);
                 printf("  %-19s %s\n", left, v->help);
@@ -34,7 +36,7 @@ static void help_verb(const struct verb *v) {
                v->arguments[0] ? " " : "", v->arguments, v->help);
         if (v->options) {
                 printf("\nOptions:\n");
-                args_print_help(stdout, v->options);
+                args_print_help(stdout, v->options & ~OPT_BIT(OPT_INCOMING));
         }
         printf("\nGlobal options:\n");
         args_print_help(stdout, args_global_mask());

@@ -127,11 +127,11 @@ static void phase_finish(struct progress *p) {
                 fprintf(stderr, "%s: 100%%\n", p->phase);
 }
 
-static void update(struct progress *p, const struct tdp_job *job) {
-        const char *phase = tdp_job_get_phase(job);
-        uint64_t total = tdp_job_get_total(job), done = tdp_job_get_done(job);
+void progress_show(struct progress *p, const char *phase, uint64_t done, uint64_t total) {
         unsigned tenth;
 
+        if (p->report && phase && total > 0)
+                p->report(phase, done, total, p->userdata);
         if (!p->shown || !phase)
                 return;
         if (strcmp(phase, "wait") == 0 && !p->told_wait) {
@@ -187,8 +187,15 @@ static int on_progress(const struct tdp_job *job, void *userdata) {
         if (p->check && p->check(p->userdata) < 0)
                 return -ECANCELED;
 
-        update(p, job);
+        progress_show(p, tdp_job_get_phase(job), tdp_job_get_done(job), tdp_job_get_total(job));
         return 0;
+}
+
+void progress_end(struct progress *p, bool well) {
+        if (well)
+                phase_finish(p);
+        show_cursor(p, !well);
+        p->phase[0] = '\0';
 }
 
 int progress_wait(struct progress *p, struct tdp_job *job) {
@@ -196,8 +203,6 @@ int progress_wait(struct progress *p, struct tdp_job *job) {
 
         p->phase[0] = '\0';
         r = tdp_job_wait(job, on_progress, p);
-        if (r >= 0)
-                phase_finish(p);
-        show_cursor(p, r < 0);
+        progress_end(p, r >= 0);
         return r;
 }

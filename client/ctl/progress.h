@@ -23,6 +23,8 @@ struct progress {
         int (*check)(void *userdata);
         /* Called when a second signal ends tdpctl. */
         void (*leave)(void *userdata);
+        /* Called with what would be shown, for somebody who shows it elsewhere. */
+        void (*report)(const char *phase, uint64_t done, uint64_t total, void *userdata);
         void *userdata;
 };
 
@@ -33,6 +35,10 @@ void progress_init(struct progress *p, const struct args *args);
  * blocked the signals.
  */
 int progress_wait(struct progress *p, struct tdp_job *job);
+
+/* The same for what is no job: shows how far a phase is, and that it has ended, well or not. */
+void progress_show(struct progress *p, const char *phase, uint64_t done, uint64_t total);
+void progress_end(struct progress *p, bool well);
 
 /* One line without line ends, for at most that many columns. Apart for tests. */
 void progress_format(char *buf, size_t size, unsigned columns, const char *phase, uint64_t done,

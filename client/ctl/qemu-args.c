@@ -260,7 +260,7 @@ static void add_memory(struct builder *b, const struct qemu_args *scanned, const
 }
 
 int qemu_args_build(char *const *argv, const struct qemu_args *scanned, const struct qemu_part *parts,
-                    size_t n_parts, int config_fd, bool stop, char ***ret) {
+                    size_t n_parts, int config_fd, bool stop, bool incoming, char ***ret) {
         struct builder b = {};
         size_t n = 0;
 
@@ -282,6 +282,10 @@ int qemu_args_build(char *const *argv, const struct qemu_args *scanned, const st
         add(&b, "/proc/self/fd/%d", config_fd);
         if (stop && !scanned->stopped)
                 add(&b, "-S");
+        if (incoming) {
+                add(&b, "-incoming");
+                add(&b, "defer");
+        }
 
         if (b.error < 0) {
                 qemu_args_free(b.words);
@@ -300,7 +304,7 @@ char **qemu_args_free(char **argv) {
 
 /* As options on the command line they would cost the user QEMU's default monitor (Ctrl-A c with -nographic).
  */
-int qemu_args_open_config(int qmp_fd) {
+int qemu_args_open_config(int qmp_fd, const char *qmp_path) {
         _cleanup_close_ int fd = -1;
 
         fd = memfd_create("tdpd-qmp", MFD_CLOEXEC);
@@ -314,6 +318,17 @@ int qemu_args_open_config(int qmp_fd) {
                     "  chardev = \"tdpd-qmp\"\n"
                     "  mode = \"control\"\n",
                     qmp_fd) < 0)
+                return -errno;
+        if (qmp_path && dprintf(fd,
+                                "[chardev \"tdpd-control\"]\n"
+                                "  backend = \"socket\"\n"
+                                "  path = \"%s\"\n"
+                                "  server = \"on\"\n"
+                                "  wait = \"off\"\n"
+                                "[mon \"tdpd-control\"]\n"
+                                "  chardev = \"tdpd-control\"\n"
+                                "  mode = \"control\"\n",
+                                qmp_path) < 0)
                 return -errno;
         return TAKE_FD(fd);
 }

@@ -27,8 +27,9 @@ struct qemu_part {
         int fd;
 };
 int qemu_args_build(char *const *argv, const struct qemu_args *scanned, const struct qemu_part *parts,
-                    size_t n_parts, int config_fd, bool stop, char ***ret);
+                    size_t n_parts, int config_fd, bool stop, bool incoming, char ***ret);
 char **qemu_args_free(char **argv);
 
-/* A configuration file (close-on-exec) that has QEMU serve QMP on that socket. */
-int qemu_args_open_config(int qmp_fd);
+/* A configuration file (close-on-exec) that has QEMU serve QMP on that socket, and to who connects to that
+ * path (NULL: to nobody else). */
+int qemu_args_open_config(int qmp_fd, const char *qmp_path);

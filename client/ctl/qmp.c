@@ -36,8 +36,11 @@ static int on_line(struct qmp *q, const char *line) {
                 return -EPROTO;
 
         if (json_object_object_get_ex(o, "event", &v)) {
-                if (q->on_event && json_object_is_type(v, json_type_string))
-                        q->on_event(json_object_get_string(v), q->userdata);
+                if (q->on_event && json_object_is_type(v, json_type_string)) {
+                        const char *event = json_object_get_string(v);
+
+                        q->on_event(event, json_object_object_get(o, "data"), q->userdata);
+                }
         } else if (json_object_object_get_ex(o, "QMP", NULL))
                 q->greeted = true;
         else {
@@ -129,12 +132,42 @@ static int wait_for(struct qmp *q, bool greeting, uint64_t deadline, int (*check
         }
 }
 
-int qmp_execute(struct qmp *q, const char *command, uint64_t timeout_usec, int (*check)(void *userdata),
-                void *userdata) {
+static int send_all(int fd, const char *text, size_t size, uint64_t deadline) {
+        while (size > 0) {
+                struct pollfd p = { .fd = fd, .events = POLLOUT };
+                ssize_t n = send(fd, text, size, MSG_NOSIGNAL);
+
+                if (n < 0 && errno != EAGAIN && errno != EINTR)
+                        return -ECONNRESET;
+                if (n > 0) {
+                        text += n;
+                        size -= (size_t) n;
+                        continue;
+                }
+                if (now_usec() >= deadline)
+                        return -ETIMEDOUT;
+                (void) poll(&p, 1, CHECK_MSEC);
+        }
+        return 0;
+}
+
+int qmp_call(struct qmp *q, const char *command, json_object *arguments, uint64_t timeout_usec,
+             int (*check)(void *userdata), void *userdata) {
         uint64_t deadline = now_usec() + timeout_usec;
-        char text[128];
+        json_object *o = json_object_new_object();
+        _cleanup_free_ char *text = NULL;
         json_object *v;
         int n, r;
+
+        json_object_object_add(o, "execute", json_object_new_string(command));
+        if (arguments)
+                json_object_object_add(o, "arguments", arguments);
+        n = asprintf(&text, "%s\n", json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
+        json_object_put(o);
+        if (n < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
 
         r = wait_for(q, true, deadline, check, userdata);
         if (r < 0)
@@ -144,13 +177,37 @@ int qmp_execute(struct qmp *q, const char *command, uint64_t timeout_usec, int (
                 json_object_put(q->reply);
                 q->reply = NULL;
         }
-        n = snprintf(text, sizeof(text), "{\"execute\": \"%s\"}\n", command);
-        /* Far below the size of a socket's buffer: never cut short. */
-        if (send(q->fd, text, (size_t) n, MSG_NOSIGNAL) != n)
-                return -ECONNRESET;
-
-        r = wait_for(q, false, deadline, check, userdata);
+        r = send_all(q->fd, text, (size_t) n, deadline);
+        if (r >= 0)
+                r = wait_for(q, false, deadline, check, userdata);
         if (r < 0)
                 return r;
         return json_object_object_get_ex(q->reply, "return", &v) ? 0 : -EREMOTEIO;
+}
+
+int qmp_execute(struct qmp *q, const char *command, uint64_t timeout_usec, int (*check)(void *userdata),
+                void *userdata) {
+        return qmp_call(q, command, NULL, timeout_usec, check, userdata);
+}
+
+json_object *qmp_result(const struct qmp *q) {
+        return q->reply ? json_object_object_get(q->reply, "return") : NULL;
+}
+
+const char *qmp_error(const struct qmp *q) {
+        json_object *error = NULL, *text = NULL;
+
+        if (!q->reply || !json_object_object_get_ex(q->reply, "error", &error) ||
+            !json_object_object_get_ex(error, "desc", &text))
+                return "";
+        return json_object_get_string(text);
+}
+
+int qmp_wait(struct qmp *q, int msec) {
+        struct pollfd p = { .fd = q->fd, .events = POLLIN };
+
+        if (q->closed)
+                return -ECONNRESET;
+        (void) poll(&p, 1, msec);
+        return qmp_process(q);
 }

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The little of QMP, QEMU's control protocol, that "run" needs. */
+/* The little of QMP, QEMU's control protocol, that "run" and "migrate" need. */
 struct qmp {
         int fd;
         bool greeted, closed;
@@ -13,7 +13,8 @@ struct qmp {
         size_t length, allocated;
         json_object *reply;
 
-        void (*on_event)(const char *event, void *userdata);
+        /* data: of the event, NULL if it has none. It must not execute anything. */
+        void (*on_event)(const char *event, json_object *data, void *userdata);
         void *userdata;
 };
 
@@ -29,3 +30,13 @@ int qmp_process(struct qmp *q);
  */
 int qmp_execute(struct qmp *q, const char *command, uint64_t timeout_usec, int (*check)(void *userdata),
                 void *userdata);
+
+/* The same with arguments (may be NULL; they are consumed). What QEMU returned is qmp_result() until the
+ * next command, and what it says to a refusal is qmp_error(). */
+int qmp_call(struct qmp *q, const char *command, json_object *arguments, uint64_t timeout_usec,
+             int (*check)(void *userdata), void *userdata);
+json_object *qmp_result(const struct qmp *q);
+const char *qmp_error(const struct qmp *q);
+
+/* Handles what arrives within that time; returns as soon as something has. As qmp_process(). */
+int qmp_wait(struct qmp *q, int msec);

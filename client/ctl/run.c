@@ -2,40 +2,24 @@
 
 /* run: QEMU on reserved memory, from the reservation to the release. */
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "daemon.h"
 #include "log.h"
 #include "progress.h"
-#include "qemu-args.h"
 #include "run.h"
 #include "signals.h"
 #include "size.h"
 #include "verbs.h"
 
-#define START_USEC UINT64_C(120000000)
-#define CONT_USEC  UINT64_C(30000000)
-
-struct run {
-        const struct args *args;
-        struct qemu_args scanned;
-        struct tdp_ctx *ctx;
-        struct tdp_vm *vm;
-        struct qemu qemu;
-        struct qmp qmp;
-        struct run_stats stats;
-        bool strict; /* the guest must not run without its mapping */
-        int signo;   /* the signal that ended the run before its guest started, or 0 */
-};
-
 static void run_done(struct run *run) {
         qmp_done(&run->qmp);
         qemu_done(&run->qemu);
         run_stats_done(&run->stats);
+        runtime_done(&run->runtime);
+        incoming_done(&run->incoming);
         tdp_vm_free(run->vm);
         tdp_unref(run->ctx);
 }
@@ -43,6 +27,9 @@ static void run_done(struct run *run) {
 static int check_args(const struct args *args, struct qemu_args *ret_scanned) {
         if (args->host)
                 return log_error(-EINVAL, "\"run\" starts QEMU on this host: --host has no meaning for it.");
+        if (args->n_positional == 0)
+                return log_error(-EINVAL, "\"run\" needs more arguments: tdpctl run %s",
+                                 verb_find("run")->arguments);
         if (!args_given(args, OPT_NAME))
                 return log_error(-EINVAL, "The VM needs a name for tdpd. Give --name=NAME.");
         if (!args_given(args, OPT_MEMORY))
@@ -64,6 +51,8 @@ static int reserve(struct run *run) {
         r = tdp_reserve(run->ctx, run->args->name, run->args->memory, options, &run->vm, &job);
         if (r >= 0) {
                 progress_init(&progress, run->args);
+                if (run->is_incoming)
+                        incoming_watch(&run->incoming, &progress);
                 r = progress_wait(&progress, job);
                 if (r < 0) {
                         (void) daemon_failed(run->ctx, r);
@@ -78,57 +67,30 @@ static int reserve(struct run *run) {
         return EXIT_RUN_FAILED;
 }
 
-static int start_failed(const char *program, int r) {
-        (void) log_error(r, "\"%s\" could not be started: %s", program, strerror(-r));
-        return r == -ENOENT                    ? EXIT_QEMU_NOT_FOUND
-               : r == -EACCES || r == -ENOEXEC ? EXIT_QEMU_NOT_EXECUTABLE
-                                               : EXIT_RUN_FAILED;
-}
-
-static int start_with(struct run *run, const struct tdp_memory *memory) {
+static int start_on(struct run *run, const struct tdp_memory *memory) {
         _cleanup_free_ struct qemu_part *parts = NULL;
-        _cleanup_free_ int *fds = NULL;
-        _cleanup_close_ int theirs = -1, config = -1;
         const struct tdp_memory *m;
-        int sockets[2], r;
-        char **argv;
         size_t n = 0;
+        int code;
 
         tdp_memory_foreach (memory, m)
                 n++;
         parts = calloc(n, sizeof(*parts));
-        fds = calloc(n + 3, sizeof(*fds));
-        if (!parts || !fds)
-                return start_failed(run->args->positional[0], -ENOMEM);
-
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0)
-                return start_failed(run->args->positional[0], -errno);
-        qmp_init(&run->qmp, sockets[0]);
-        theirs = sockets[1];
-        config = qemu_args_open_config(theirs);
-        if (config < 0)
-                return start_failed(run->args->positional[0], config);
+        if (!parts)
+                return log_error(EXIT_RUN_FAILED, "Out of memory.");
 
         n = 0;
-        tdp_memory_foreach (memory, m) {
-                fds[n] = tdp_memory_get_fd(m);
+        tdp_memory_foreach (memory, m)
                 parts[n++] = (struct qemu_part){ .bytes = tdp_memory_get_bytes(m),
                                                  .fd = tdp_memory_get_fd(m) };
-        }
-        fds[n] = theirs;
-        fds[n + 1] = config;
-        fds[n + 2] = -1;
+        if (run->is_incoming && incoming_check_parts(&run->incoming, parts, n) < 0)
+                return EXIT_RUN_FAILED;
 
-        r = qemu_args_build(run->args->positional, &run->scanned, parts, n, config, !run->args->no_wait,
-                            &argv);
-        if (r < 0)
-                return start_failed(run->args->positional[0], r);
-
-        r = qemu_start(&run->qemu, argv, fds);
-        qemu_args_free(argv);
-        if (r < 0)
-                return start_failed(run->args->positional[0], r);
-        return EXIT_OK;
+        run_control_open(run);
+        code = run_start(run, parts, n);
+        if (code == EXIT_OK)
+                run_control_describe(run, parts, n);
+        return code;
 }
 
 /* Our copies of the memory's descriptors are closed here: pages must go when QEMU goes. */
@@ -146,157 +108,25 @@ static int start(struct run *run) {
                                  "tdpd gave no memory for VM \"%s\". See its log: journalctl -u tdpd -e",
                                  run->args->name);
 
-        return start_with(run, memory);
+        return start_on(run, memory);
 }
 
-static void on_event(const char *event, void *userdata) {
-        struct run *run = userdata;
+/* As the destination of a migration that goes without a tdpd here. */
+static int start_plain(struct run *run) {
+        _cleanup_free_ struct qemu_part *parts = NULL;
+        size_t n;
+        int code;
 
-        if (!run->stats.wanted)
-                return;
-        if (strcmp(event, "RESUME") == 0 && run->stats.start_usec == 0)
-                run_stats_guest_started(&run->stats);
-        if (strcmp(event, "SHUTDOWN") == 0) {
-                run_stats_guest_ended(&run->stats);
-                /* QEMU tears itself down now. Held for a moment, it still has what is to be read. */
-                qemu_kill(&run->qemu, SIGSTOP);
-                run_stats_sample(&run->stats, run->ctx, run->vm, &run->qemu);
-                qemu_kill(&run->qemu, SIGCONT);
-        } else if (strcmp(event, "RESET") == 0 || strcmp(event, "STOP") == 0)
-                run_stats_sample(&run->stats, run->ctx, run->vm, &run->qemu);
-}
-
-/* Signals that come before the guest runs: they end the run. */
-static int early_signal(void *userdata) {
-        struct run *run = userdata;
-        run->signo = signals_next(NULL);
-        if (run->signo > 0)
-                return -ECANCELED;
-        return qemu_has_ended(&run->qemu) ? -ECONNRESET : 0;
-}
-
-static int early_end(void *userdata) {
-        struct run *run = userdata;
-
-        return qemu_has_ended(&run->qemu) ? -ECONNRESET : 0;
-}
-
-/* Its guest waits to be started, and nobody would be there to do it. */
-static void leave(void *userdata) {
-        struct run *run = userdata;
-
-        qemu_kill(&run->qemu, SIGKILL);
-}
-
-/* What to exit with if a command to QEMU failed; EXIT_OK if QEMU itself ended like that. */
-static int qmp_failed(struct run *run, int r, const char *doing) {
-        if (run->signo > 0)
-                return 128 + run->signo;
-        if (r == -ECONNRESET) {
-                qemu_end(&run->qemu);
-                (void) log_error(0, "QEMU ended (%s %d) while %s.",
-                                 run->qemu.signaled ? "signal" : "exit status",
-                                 run->qemu.signaled ? run->qemu.code - 128 : run->qemu.code, doing);
-                return run->qemu.code;
-        }
-        if (r == -EREMOTEIO)
-                (void) log_error(0, "QEMU refused while %s.", doing);
-        else
-                (void) log_error(0, "QEMU's control channel failed while %s: %s", doing, strerror(-r));
-        return EXIT_RUN_FAILED;
-}
-
-/* What came of the attachment, in one line. */
-static void report(struct run *run) {
-        const struct tdp_value *p, *reason;
-        char built[SIZE_TEXT_MAX], took[SIZE_TEXT_MAX];
-        uint64_t bytes;
-
-        if (run->args->quiet || tdp_vm_refresh(run->vm) < 0)
-                return;
-
-        p = tdp_vm_get_properties(run->vm);
-        bytes = tdp_value_get_uint(tdp_value_find(p, "BuiltBytes"));
-        if (bytes > 0) {
-                log_notice("%s: %s built in %s.", run->args->name, size_format(bytes, built),
-                           duration_format(tdp_value_get_uint(tdp_value_find(p, "BuildUSec")), took));
-                return;
-        }
-        reason = tdp_value_at(tdp_value_find(p, "Reasons"), 0);
-        log_notice("%s: not built: %s", run->args->name,
-                   tdp_value_get_string(tdp_value_at(reason, 1)) ?: "no reason given");
-}
-
-static int attach(struct run *run) {
-        _cleanup_(tdp_options_freep) struct tdp_options *options = NULL;
-        _cleanup_(tdp_job_freep) struct tdp_job *job = NULL;
-        struct progress progress;
-        int r;
-
-        if (request_options(run->args, REQUEST_ATTACH, &options) < 0)
+        code = incoming_plain_parts(&run->incoming, &parts, &n);
+        if (code < 0)
                 return EXIT_RUN_FAILED;
-
-        progress_init(&progress, run->args);
-        progress.check = early_end;
-        progress.leave = leave;
-        progress.userdata = run;
-        /* With --no-wait the terminal is the guest's already. */
-        if (run->args->no_wait)
-                progress.shown = false;
-
-        r = tdp_attach_pid(run->ctx, run->args->name, (uint32_t) run->qemu.pid, options, NULL, &job);
-        if (r >= 0)
-                r = progress_wait(&progress, job);
-        if (r >= 0) {
-                if (!run->args->no_wait)
-                        report(run);
-                return EXIT_OK;
-        }
-
-        if (progress.signo > 0) {
-                run->signo = progress.signo;
-                return 128 + run->signo;
-        }
-        if (qemu_has_ended(&run->qemu))
-                return qmp_failed(run, -ECONNRESET, "its mapping was being built");
-
-        (void) daemon_failed(run->ctx, r);
-        if (run->strict) {
-                (void) log_error(0, "QEMU is ended: with --decision=always the guest does not "
-                                    "run without its mapping.");
-                return EXIT_RUN_FAILED;
-        }
-        log_notice("The guest's memory is mapped on demand instead.");
-        return EXIT_OK;
-}
-
-/* From the start of QEMU to a running guest. */
-static int bring_up(struct run *run) {
-        int code, r;
-
-        run->qmp.on_event = on_event;
-        run->qmp.userdata = run;
-
-        /* Answered by QEMU's main loop, which runs when the machine and its memory slots are complete. */
-        r = qmp_execute(&run->qmp, "qmp_capabilities", START_USEC, early_signal, run);
-        if (r < 0)
-                return qmp_failed(run, r, "it was starting");
-
-        if (run->args->no_wait && !run->scanned.stopped)
-                run_stats_guest_started(&run->stats);
-
-        code = attach(run);
-        if (code != EXIT_OK || run->qemu.ended)
-                return code;
-        run_stats_sample(&run->stats, run->ctx, run->vm, &run->qemu);
-
-        if (run->scanned.stopped || run->args->no_wait)
-                return EXIT_OK;
-
-        r = qmp_execute(&run->qmp, "cont", CONT_USEC, early_signal, run);
-        if (r < 0)
-                return qmp_failed(run, r, "its guest was to be started");
-        return EXIT_OK;
+        run_control_open(run);
+        code = run_start(run, parts, n);
+        if (code == EXIT_OK)
+                run_control_describe(run, parts, n);
+        for (size_t i = 0; i < n; i++)
+                close_keep_errno(parts[i].fd);
+        return code;
 }
 
 /* The terminal sends its signals to QEMU, too: only what others send to tdpctl is passed on. */
@@ -316,14 +146,20 @@ static int wait_for_end(struct run *run) {
                 return log_error(EXIT_RUN_FAILED, "Signals cannot be waited for: %s", strerror(-signal_fd));
 
         while (!qemu_has_ended(&run->qemu)) {
+                int stats_msec = run_stats_due_msec(&run->stats), guard_msec = run_guard(run);
                 struct pollfd fds[] = {
                         { .fd = run->qemu.pidfd, .events = POLLIN },
                         { .fd = signal_fd, .events = POLLIN },
                         { .fd = run->qmp.closed ? -1 : run->qmp.fd, .events = POLLIN },
+                        { .fd = run->watch_fd, .events = POLLIN },
                 };
 
-                (void) poll(fds, ELEMENTSOF(fds), run_stats_due_msec(&run->stats));
+                (void) poll(fds, ELEMENTSOF(fds),
+                            stats_msec < 0 || (guard_msec >= 0 && guard_msec < stats_msec) ? guard_msec
+                                                                                           : stats_msec);
                 forward_signals(run);
+                if (fds[3].revents)
+                        run_control_noticed(run);
                 if (!run->qmp.closed)
                         (void) qmp_process(&run->qmp);
                 if (run_stats_due_msec(&run->stats) == 0)
@@ -334,10 +170,19 @@ static int wait_for_end(struct run *run) {
         return run->qemu.code;
 }
 
+static void run_is_ready(struct run *run) {
+        run->looks_after = true;
+        incoming_ready(&run->incoming, &run->runtime, run->qemu.pid, run->vm);
+}
+
 static void release(struct run *run) {
         int r;
 
         if (!run->vm)
+                return;
+        /* As long as it is not this host's, tdpd has the last word. */
+        if (run->is_incoming && run->incoming.mode == INCOMING_HANDOFF &&
+            run->incoming.owner_since_usec == 0 && run_guard_cancel(run))
                 return;
 
         /* What came up to here was for QEMU.  There is nothing left to undo, and a release that was asked
@@ -357,26 +202,64 @@ static void release(struct run *run) {
         }
 }
 
+/* The memory that a guest from elsewhere comes to, and QEMU on it. */
+static int start_incoming(struct run *run) {
+        int code, r;
+
+        if (run->incoming.mode == INCOMING_PLAIN)
+                return start_plain(run);
+        if (run->incoming.mode == INCOMING_RESERVE) {
+                code = reserve(run);
+                return code == EXIT_OK ? start(run) : code;
+        }
+
+        /* Reserved and populated with the answer to the offer. */
+        r = tdp_get_vm(run->ctx, run->args->name, &run->vm);
+        if (r < 0) {
+                (void) daemon_failed(run->ctx, r);
+                return EXIT_RUN_FAILED;
+        }
+        return start(run);
+}
+
 int verb_run(const struct args *args) {
-        _cleanup_(run_done) struct run run = { .args = args, .qmp.fd = -1 };
+        _cleanup_(run_done) struct run run = {
+                .args = args,
+                .qmp.fd = -1,
+                .runtime.lock_fd = -1,
+                .incoming.fd = -1,
+                .watch_fd = -1,
+        };
         int code;
 
+        run.is_incoming = args_given(args, OPT_INCOMING);
+        if (run.is_incoming) {
+                if (incoming_open(&run.incoming, args) < 0)
+                        return EXIT_RUN_FAILED;
+                args = run.args = &run.incoming.args;
+        }
         if (check_args(args, &run.scanned) < 0)
                 return EXIT_RUN_FAILED;
         run.strict = args_given(args, OPT_DECISION) && strcmp(args->decision, "always") == 0;
-        run_stats_init(&run.stats, args_given(args, OPT_STATS_FILE) || args->json != JSON_OFF);
+        run_stats_init(&run.stats,
+                       !run.is_incoming && (args_given(args, OPT_STATS_FILE) || args->json != JSON_OFF));
 
-        if (daemon_connect(args, &run.ctx) < 0)
+        if (!(run.is_incoming && run.incoming.mode == INCOMING_PLAIN) && daemon_connect(args, &run.ctx) < 0)
                 return EXIT_RUN_FAILED;
 
         signals_block();
-        code = reserve(&run);
-        if (code != EXIT_OK)
-                return code;
-
-        code = start(&run);
+        if (run.is_incoming)
+                code = start_incoming(&run);
+        else {
+                code = reserve(&run);
+                if (code != EXIT_OK)
+                        return code;
+                code = start(&run);
+        }
         if (code == EXIT_OK)
-                code = bring_up(&run);
+                code = run_bring_up(&run);
+        if (code == EXIT_OK && run.is_incoming)
+                run_is_ready(&run);
         if (code == EXIT_OK)
                 code = wait_for_end(&run);
         if (run.qemu.pid > 0) {
@@ -384,6 +267,7 @@ int verb_run(const struct args *args) {
                 if (run_stats_output(&run.stats, args, &run.qemu) < 0 && code == EXIT_OK)
                         code = EXIT_RUN_FAILED;
         }
+        run_control_close(&run);
         release(&run);
         if (run.signo > 0)
                 log_notice("Interrupted: QEMU is ended, and VM \"%s\" released.", args->name);

@@ -20,6 +20,16 @@
 #define BUILD_OPTIONS (DECIDE_OPTIONS | OPT_BIT(OPT_MAX_LEVEL) | OPT_BIT(OPT_NO_WAIT))
 #define RANGE_OPTIONS (OPT_BIT(OPT_RANGE) | OPT_BIT(OPT_MAX_LEVEL) | OPT_BIT(OPT_NO_WAIT))
 
+#define HANDOFF_OPTIONS                                                                                     \
+        (OPT_BIT(OPT_ENCODING) | OPT_BIT(OPT_OUTPUT) | OPT_BIT(OPT_ROLE) | OPT_BIT(OPT_DEADLINE) |          \
+         OPT_BIT(OPT_PAGE_SIZES) | OPT_BIT(OPT_POST_COPY) | OPT_BIT(OPT_BYTES_LEFT) |                       \
+         OPT_BIT(OPT_LOGGING) | OPT_BIT(OPT_SPLIT_LEAF))
+
+#define MIGRATE_OPTIONS                                                                                     \
+        (OPT_BIT(OPT_TO) | OPT_BIT(OPT_DATA_ADDRESS) | OPT_BIT(OPT_PORT) | OPT_BIT(OPT_POST_COPY) |         \
+         OPT_BIT(OPT_DEADLINE) | OPT_BIT(OPT_BANDWIDTH) | OPT_BIT(OPT_DOWNTIME_LIMIT) |                     \
+         OPT_BIT(OPT_PAGE_SIZES))
+
 const struct verb verbs[] = {
         {
                         .name = "status",
@@ -58,13 +68,13 @@ const struct verb verbs[] = {
                         .name = "run",
                         .arguments = "--name=NAME --memory=SIZE [OPTIONS] -- QEMU [ARGUMENTS]",
                         .help = "Run QEMU on reserved memory, its mapping built before the guest starts",
-                        .min_args = 1,
+                        .min_args = 0,
                         .max_args = -1,
                         .command = true,
                         .failure = EXIT_RUN_FAILED,
                         .run = verb_run,
                         .options = RESERVE_OPTIONS | BUILD_OPTIONS | OPT_BIT(OPT_NO_AUTO_SLOTS) |
-                                   OPT_BIT(OPT_STATS_FILE) | OPT_BIT(OPT_WAIT),
+                                   OPT_BIT(OPT_STATS_FILE) | OPT_BIT(OPT_WAIT) | OPT_BIT(OPT_INCOMING),
                         .notes = "Memory is reserved and populated, handed to QEMU (options are added to\n"
                                  "its command line), the mapping is built while the guest is stopped, and\n"
                                  "all is released when QEMU ends. With --no-wait the guest starts at once.\n"
@@ -132,6 +142,49 @@ const struct verb verbs[] = {
                         .max_args = -1,
                         .failure = EXIT_USAGE,
                         .run = verb_release,
+        },
+        {
+                        .name = "migrate",
+                        .arguments = "VM --to=[USER@]HOST [OPTIONS] [-- QEMU [ARGUMENTS]]",
+                        .help = "Move a VM of \"run\" to another host, its mapping built before data arrives",
+                        .min_args = 1,
+                        .max_args = -1,
+                        .failure = EXIT_USAGE,
+                        .run = verb_migrate,
+                        .options = (RESERVE_OPTIONS & ~(OPT_BIT(OPT_NAME) | OPT_BIT(OPT_MEMORY))) |
+                                   MIGRATE_OPTIONS,
+                        .notes = "QEMU is started on HOST with the same command line, or with the one behind --,\n"
+                                 "on memory that both tdpd have agreed on. Until the destination has taken the\n"
+                                 "guest, Ctrl-C or any failure leaves it here as it was. Options for memory and\n"
+                                 "decision are the destination's.\n"
+                                 "Exit code: 1 if it failed and the guest goes on here; 4 if the guest is not,\n"
+                                 "or may not be, here any more, and something is left to do (it is said what).",
+        },
+        {
+                        .name = "incoming",
+                        .arguments = "",
+                        .help = "The far end of \"migrate\"",
+                        .hidden = true,
+                        .failure = EXIT_USAGE,
+                        .run = verb_incoming,
+        },
+        {
+                        .name = "handoff",
+                        .arguments = "[CALL [VM|HANDOFF|FILE]]",
+                        .help = "Messages of VMs that change host, for tools that carry them",
+                        .max_args = 2,
+                        .failure = EXIT_USAGE,
+                        .run = verb_handoff,
+                        .options = (RESERVE_OPTIONS & ~(OPT_BIT(OPT_NAME) | OPT_BIT(OPT_MEMORY))) |
+                                   OPT_BIT(OPT_NO_WAIT) | HANDOFF_OPTIONS,
+                        .notes = "Source:      offer VM, start HANDOFF, commit HANDOFF: each makes a message\n"
+                                 "Destination: prepare [FILE]: takes the offer, makes the answer\n"
+                                 "             arrived HANDOFF: post-copy has brought the rest\n"
+                                 "Both:        deliver [FILE]: takes any other message, may have a reply\n"
+                                 "             next HANDOFF: what this side has to say, if anything\n"
+                                 "             cancel HANDOFF, forget HANDOFF, show HANDOFF, list\n"
+                                 "HANDOFF is an id, its beginning, or the VM's name. FILE - or none is standard\n"
+                                 "input. Nothing on standard output: there is no message.",
         },
         {
                         .name = "explain",

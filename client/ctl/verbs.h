@@ -14,6 +14,7 @@ struct verb {
         uint64_t options;       /* OPT_BIT()s, apart from the global ones */
         bool command;           /* its arguments are another program's command line */
         bool pager;
+        bool hidden; /* what tdpctl calls itself */
         int failure; /* exit code if it does not come to run */
         int (*run)(const struct args *args);
         const char *notes; /* further lines of help, or NULL */
@@ -37,6 +38,9 @@ int verb_heal(const struct args *args);
 int verb_split(const struct args *args);
 int verb_collapse(const struct args *args);
 int verb_release(const struct args *args);
+int verb_handoff(const struct args *args);
+int verb_migrate(const struct args *args);
+int verb_incoming(const struct args *args);
 int verb_doctor(const struct args *args);
 int verb_metrics(const struct args *args);
 int verb_top(const struct args *args);
@@ -54,6 +58,8 @@ DEFINE_CLEANUP_FUNC(struct tdp_vm *, tdp_vm_free);
 DEFINE_CLEANUP_FUNC(struct tdp_node *, tdp_node_free);
 DEFINE_CLEANUP_FUNC(struct tdp_job *, tdp_job_free);
 DEFINE_CLEANUP_FUNC(struct tdp_memory *, tdp_memory_free);
+DEFINE_CLEANUP_FUNC(struct tdp_handoff *, tdp_handoff_free);
+DEFINE_CLEANUP_FUNC(struct tdp_message *, tdp_message_free);
 
 /* verb-show.c: the long form of a VM, for people or as JSON. */
 int show_vm(const struct args *args, const struct tdp_vm *vm);

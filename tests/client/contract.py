@@ -29,3 +29,7 @@ PLAN_KEYS = {
     'bytes', 'page_size', 'nodes', 'parts', 'pinned_bytes', 'vfio_bytes', 'rule', 'leaves', 'leaf_size', 'saved_usec', 'build_usec', 'pin_usec',
     'vcpus', 'migrations', 'fault_ns', 'fault_measured', 'build_ns', 'build_measured', 'measured_at', 'not_measured',
 }
+MIGRATE_KEYS = {
+    'name', 'to', 'migrated', 'owner', 'failed_phase', 'how', 'handoff', 'mode', 'mode_there', 'bytes', 'transferred_bytes', 'built_bytes',
+    'total_usec', 'blackout_usec', 'phases',
+}

@@ -6,6 +6,7 @@
  * docs/ARCHITECTURE.md; what the real daemon says is tested with the real one.
  *
  * A VM's name tells how its jobs go: words separated by "-".
+ *   (see fake-handoff.c for what handoffs do)
  *   slow: 2 s per phase   failreserve, failattach, failbuild: the job fails   refuse: Reserve, Attach
  * refused die: the daemon exits in mid-job   hang: it stops answering   two: memory in two parts   skip: not
  * built   older: its kernel cannot split   torn: it has lost memory, for a reason of later kernels as well
@@ -13,49 +14,26 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <systemd/sd-bus.h>
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
 #include "fake-manager.h"
+#include "fake-tdpd.h"
 
-#define VMS_MAX   16
-#define JOBS_MAX  16
 #define TICK_USEC 20000
-#define E(name)   "org.tdpd1.Error." name
 
-struct vm {
-        char name[64], path[128], state[16];
-        uint64_t bytes;
-        uint32_t pid;
-        uint64_t asked_gpa, asked_size, asked_level;
-        bool used, built;
-        int fds[2];
-};
-
-struct job {
-        uint32_t id;
-        struct vm *vm;
-        char path[64], state[16], phase[16];
-        const char *type;
-        uint64_t done, total;
-        unsigned ticks, n_ticks;
-        bool used;
-};
-
-static sd_bus *bus;
+sd_bus *bus;
 static sd_event *event;
 static struct vm vms[VMS_MAX];
 static struct job jobs[JOBS_MAX];
 static uint32_t last_job;
 
-static bool says(const struct vm *vm, const char *word) {
+bool says(const struct vm *vm, const char *word) {
         return strstr(vm->name, word);
 }
 
@@ -63,21 +41,21 @@ static unsigned n_parts(const struct vm *vm) {
         return says(vm, "two") ? 2 : 1;
 }
 
-static struct vm *vm_by_name(const char *name) {
+struct vm *vm_by_name(const char *name) {
         for (unsigned i = 0; i < VMS_MAX; i++)
                 if (vms[i].used && strcmp(vms[i].name, name) == 0)
                         return &vms[i];
         return NULL;
 }
 
-static struct vm *vm_by_path(const char *path) {
+struct vm *vm_by_path(const char *path) {
         for (unsigned i = 0; i < VMS_MAX; i++)
                 if (vms[i].used && strcmp(vms[i].path, path) == 0)
                         return &vms[i];
         return NULL;
 }
 
-static struct vm *vm_new(const char *name, uint64_t bytes, const char *state) {
+struct vm *vm_new(const char *name, uint64_t bytes, const char *state) {
         for (unsigned i = 0; i < VMS_MAX; i++)
                 if (!vms[i].used) {
                         struct vm *vm = &vms[i];
@@ -95,14 +73,14 @@ static struct vm *vm_new(const char *name, uint64_t bytes, const char *state) {
         return NULL;
 }
 
-static void vm_free(struct vm *vm) {
+void vm_free(struct vm *vm) {
         for (unsigned i = 0; i < 2; i++)
                 if (vm->fds[i] >= 0)
                         close(vm->fds[i]);
         vm->used = false;
 }
 
-static struct job *job_new(struct vm *vm, const char *type, const char *phase) {
+struct job *job_new(struct vm *vm, const char *type, const char *phase) {
         for (unsigned i = 0; i < JOBS_MAX; i++)
                 if (!jobs[i].used) {
                         struct job *job = &jobs[i];
@@ -170,6 +148,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *userdata) {
         for (unsigned i = 0; i < JOBS_MAX; i++)
                 if (jobs[i].used)
                         job_tick(&jobs[i]);
+        handoffs_tick();
         sd_event_source_set_time_relative(s, TICK_USEC);
         return sd_event_source_set_enabled(s, SD_EVENT_ON);
 }
@@ -297,8 +276,6 @@ static int m_release(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         return sd_bus_reply_method_return(m, NULL);
 }
 
-#define METHOD(name, in, out, fn) SD_BUS_METHOD(name, in, out, fn, SD_BUS_VTABLE_UNPRIVILEGED)
-
 static const sd_bus_vtable manager_vtable[] = {
         SD_BUS_VTABLE_START(0),
         SD_BUS_PROPERTY("Version", "s", fake_manager_property, 0, 0),
@@ -320,6 +297,9 @@ static const sd_bus_vtable manager_vtable[] = {
         METHOD("ListNodes", "", "a(uo)", m_list_nodes),
         METHOD("ListJobs", "", "a(uosso)", m_list_jobs),
         METHOD("Release", "o", "", m_release),
+        METHOD("PrepareIncoming", "aya{sv}", "oayo", m_prepare_incoming),
+        METHOD("DeliverHandoff", "ay", "oay", m_deliver_handoff),
+        METHOD("ListHandoffs", "", "a(ossss)", m_list_handoffs),
         SD_BUS_VTABLE_END,
 };
 
@@ -491,6 +471,7 @@ static const sd_bus_vtable vm_vtable[] = {
         VM_PROPERTY("Generation", "t"),
         METHOD("GetMemory", "", "a(stuh)", m_get_memory),
         METHOD("Build", "a{sv}", "o", m_build),
+        METHOD("OfferHandoff", "a{sv}", "oay", m_offer_handoff),
         METHOD("Heal", "a{sv}", "o", m_range_job),
         METHOD("Split", "a{sv}", "o", m_range_job),
         METHOD("Collapse", "a{sv}", "o", m_range_job),
@@ -561,6 +542,7 @@ int main(void) {
                                        NULL) < 0 ||
             sd_bus_add_fallback_vtable(bus, NULL, "/org/tdpd1/job", "org.tdpd1.Job", job_vtable, find_job,
                                        NULL) < 0 ||
+            handoffs_register() < 0 ||
             sd_bus_add_object_vtable(bus, NULL, "/org/tdpd1/node/_30", "org.tdpd1.Node", node_vtable, NULL) <
                             0 ||
             sd_event_add_time_relative(event, NULL, CLOCK_MONOTONIC, TICK_USEC, 1, on_tick, NULL) < 0 ||

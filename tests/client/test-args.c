@@ -179,7 +179,7 @@ static void assert_command(char *const *argv, struct qemu_args scanned, const st
                            size_t n, bool stop, const char *expected) {
         char text[1024] = "", **built;
 
-        assert_int_equal(qemu_args_build(argv, &scanned, parts, n, 9, stop, &built), 0);
+        assert_int_equal(qemu_args_build(argv, &scanned, parts, n, 9, stop, false, &built), 0);
         for (size_t i = 0; built[i]; i++) {
                 strcat(text, i > 0 ? " " : "");
                 strcat(text, built[i]);

@@ -31,7 +31,8 @@ def verbs():
 class Texts(Lab):
     def test_help_lists_every_verb_of_the_table(self):
         source = (TOP / 'client/ctl/verbs.c').read_text()
-        self.assertEqual(verbs(), re.findall(r'\.name = "(\w+)"', source))
+        table = [block for block in source.split('.name = ')[1:] if '.hidden = true' not in block]
+        self.assertEqual(verbs(), [re.match(r'"(\w+)"', block)[1] for block in table])
 
     def test_every_verb_has_help(self):
         for verb in verbs():

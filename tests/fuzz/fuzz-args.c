@@ -19,7 +19,7 @@ static void scan_vmm(char *const *argv) {
 
         if (qemu_args_scan(argv, UINT64_C(2) << 30, &scanned) < 0)
                 return;
-        FUZZ_CHECK(qemu_args_build(argv, &scanned, parts, 2, 7, true, &built) == 0);
+        FUZZ_CHECK(qemu_args_build(argv, &scanned, parts, 2, 7, true, true, &built) == 0);
         /* The user's words come first, as they are. */
         for (; argv[n]; n++)
                 FUZZ_CHECK(built[n] && strcmp(argv[n], built[n]) == 0);

@@ -8,8 +8,9 @@
 #include "fuzz.h"
 #include "qmp.h"
 
-static void on_event(const char *event, void *userdata) {
+static void on_event(const char *event, json_object *data, void *userdata) {
         FUZZ_CHECK(event);
+        FUZZ_CHECK(!data || json_object_to_json_string(data));
         ++*(unsigned *) userdata;
 }
 
