@@ -67,7 +67,7 @@ static void call_fails(const Side *s, const char *member, const char *name, cons
         assert_error_is(&error, name, part);
 }
 
-static void test_no_messages(void **state) {
+static void case_73_no_messages(void **state) {
         Fixture *f;
         Side side;
 
@@ -115,7 +115,7 @@ static void test_no_messages(void **state) {
         fixture_stop(f);
 }
 
-static void test_refused_offers(void **state) {
+static void case_54_too_small_is_said_first(void **state) {
         uint64_t pages = pool_grow(4);
         Reservation r;
         Fixture *f;
@@ -407,8 +407,8 @@ static void test_not_written(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_teardown(test_no_messages, fixture_teardown),
-                cmocka_unit_test_teardown(test_refused_offers, fixture_teardown),
+                cmocka_unit_test_teardown(case_73_no_messages, fixture_teardown),
+                cmocka_unit_test_teardown(case_54_too_small_is_said_first, fixture_teardown),
                 cmocka_unit_test_teardown(test_swapped_and_replayed, fixture_teardown),
                 cmocka_unit_test_teardown(test_busy, fixture_teardown),
                 cmocka_unit_test_teardown(test_stale, fixture_teardown),

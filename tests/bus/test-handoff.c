@@ -178,24 +178,24 @@ static void dies_everywhere(bool loses, bool cancels) {
         assert_true(n > 6);
 }
 
-static void test_dies_everywhere(void **state) {
+static void case_59_dies_everywhere(void **state) {
         dies_everywhere(false, false);
 }
 
-static void test_dies_and_loses(void **state) {
+static void case_59_dies_and_loses(void **state) {
         dies_everywhere(true, false);
 }
 
-static void test_canceled_and_dies(void **state) {
+static void case_59_canceled_and_dies(void **state) {
         dies_everywhere(false, true);
 }
 
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(test_whole_path, fixture_teardown),
-                cmocka_unit_test_teardown(test_dies_everywhere, standin_teardown),
-                cmocka_unit_test_teardown(test_dies_and_loses, standin_teardown),
-                cmocka_unit_test_teardown(test_canceled_and_dies, standin_teardown),
+                cmocka_unit_test_teardown(case_59_dies_everywhere, standin_teardown),
+                cmocka_unit_test_teardown(case_59_dies_and_loses, standin_teardown),
+                cmocka_unit_test_teardown(case_59_canceled_and_dies, standin_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
