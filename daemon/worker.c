@@ -13,8 +13,9 @@
 /* A signal that arrives just before a system call does not interrupt it, so it is sent again and again. */
 #define CANCEL_REPEAT_USEC (UINT64_C(20) * 1000)
 #define CANCEL_SIGNAL      SIGUSR1
-/* Threads that have nothing left to do but to end, and no CPU to do it on. */
-#define JOIN_REPEAT_USEC UINT64_C(1000)
+/* Threads that have nothing left to do but to end: most have done so a moment later, some have no CPU. */
+#define JOIN_FIRST_USEC UINT64_C(50)
+#define JOIN_LAST_USEC  UINT64_C(2000)
 
 typedef struct Lane {
         WorkerLane desc;
@@ -43,6 +44,7 @@ struct Worker {
         Thread *threads;
         size_t n_threads;
         bool joined; /* all of them */
+        uint64_t join_usec;
 
         atomic_bool stop;
         atomic_bool canceled;
@@ -287,7 +289,8 @@ static int on_join_timer(sd_event_source *s, uint64_t usec, void *userdata) {
         Worker *w = userdata;
 
         if (!worker_try_join(w)) {
-                (void) sd_event_source_set_time_relative(s, JOIN_REPEAT_USEC);
+                w->join_usec = MIN_OF(2 * w->join_usec, JOIN_LAST_USEC);
+                (void) sd_event_source_set_time_relative(s, w->join_usec);
                 return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
         }
         worker_join(w);
@@ -299,9 +302,10 @@ static int on_done(sd_event_source *s, int fd, uint32_t revents, void *userdata)
         Worker *w = userdata;
 
         (void) sd_event_source_set_enabled(s, SD_EVENT_OFF);
+        w->join_usec = JOIN_FIRST_USEC;
         if (!worker_try_join(w) &&
             sd_event_add_time_relative(sd_event_source_get_event(s), &w->join_source, CLOCK_MONOTONIC,
-                                       JOIN_REPEAT_USEC, 100, on_join_timer, w) >= 0)
+                                       w->join_usec, 1, on_join_timer, w) >= 0)
                 return 0;
         worker_join(w);
         end(w);
