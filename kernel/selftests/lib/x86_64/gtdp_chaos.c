@@ -134,14 +134,16 @@ int gtdp_log_open(void)
 
 /*
  * What a slow machine says by itself.  KVM, when a VM's fd is used again before the
- * VM has gone, and when the host's TSC is not to be relied on.
+ * VM has gone (and how often it did not say so), and when the host's TSC is not to be
+ * relied on.
  */
 static bool is_noise(const char *text)
 {
 	static const char * const noise[] = {
 		"clocksource:", "hrtimer: interrupt took", "sched: RT throttling",
 		"perf: interrupt took too long", "crng init done",
-		"debugfs: duplicate directory", "unstable TSC",
+		"debugfs: duplicate directory", "kvm_create_vm_debugfs: ",
+		"unstable TSC",
 	};
 	int i;
 
