@@ -48,11 +48,13 @@ static int check_new(Manager *m, const HandoffMessage *offer, const char *name, 
                 return sd_bus_error_setf(error, TDP_ERROR_MISMATCH,
                                          "the offer of VM \"%s\" is for another host", offer->vm);
         if (handoff_refuse_offer(offer->generation, seen, false) == HANDOFF_REASON_STALE)
-                return sd_bus_error_setf(error, TDP_ERROR_STALE,
-                                         "the offer of VM \"%s\" is of generation %" PRIu64
-                                         ", and this host has had generation %" PRIu64
-                                         ": it is old, or of another VM, which needs another name",
-                                         offer->vm, offer->generation, seen);
+                return sd_bus_error_setf(
+                                error, TDP_ERROR_STALE,
+                                "the offer of VM \"%s\" is of generation %" PRIu64
+                                ", and this host has had generation %" PRIu64
+                                ": it is old, or of another VM of that name; give it another name, or "
+                                "have the handoff forgotten that the last one came or went by",
+                                offer->vm, offer->generation, seen);
         r = handoff_check_known(m, &offer->id, HANDOFF_DESTINATION, error);
         if (r < 0)
                 return r;

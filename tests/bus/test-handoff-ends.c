@@ -86,15 +86,19 @@ static void test_canceled(void **state) {
                 }
 }
 
+/* Each side by itself, however far it has come until then. */
 static void test_deadline(void **state) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
         Pair p = {};
 
         require_root();
         p.f = standin_start("good");
-        go_to(&p, GRANTED, false, 1500000);
-        /* Both by themselves: no message goes to and fro. */
+        go_to(&p, OFFERED, false, 1000000);
+        craft_change(&message, CRAFT_TIME_LEFT, 1000000, &reply);
+        if (!carry_try_prepare(&p.destination, p.f, &reply, "db2", 0, &message, &error))
+                fail_msg("PrepareIncoming: %s", error.message);
         carry_wait_state(&p.destination, "gone");
+        carry_assert(&p.destination, "Reason", "deadline");
         ends_at_source(&p);
         carry_assert(&p.source, "Error", ERR("Expired"));
         assert_false(carry_try_call(&p.source, "Start", NULL, &error, "a{sv}", 0));
