@@ -3,7 +3,7 @@
 BUILD := build/meson
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-kvm-selftests check-debug check-builds demo deb bench-daemon bench-kernel bench-off bench-dirty-log fuzz modules series format clean install-deps
+.PHONY: all check check-handoff check-kvm-selftests check-debug check-builds demo deb bench-daemon bench-kernel bench-off bench-dirty-log fuzz modules series format clean install-deps
 
 all: install-deps
 	@test -e $(BUILD)/build.ninja || meson setup --werror $(BUILD)
@@ -12,6 +12,10 @@ all: install-deps
 # make check SUITES="tree unit": some of them only, see tests/check/run --list
 check: install-deps
 	@tests/check/run $(SUITES)
+
+# half an hour on two idle cores: VMs moved between two hosts; ARGS="--kills 20 kill": some tests only, see tests/handoff
+check-handoff: install-deps
+	@tests/handoff/run $(ARGS)
 
 # hours: all KVM selftests, on both hosts, with allow and force; ARGS="--resume", "--only REGEX", "--shard 1/2"
 check-kvm-selftests: install-deps

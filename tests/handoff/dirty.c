@@ -12,8 +12,7 @@
  *   s                    stopped TICKS PASSES; it does not run any more
  *   c                    sum FOUND EXPECTED WRONG-PAGES, of all memory (while it does not run)
  *   l                    log N, then N lines "WRITES USEC" of the last ticks, by its own clock, then end
- *   1 to 9               hot N: it writes to so many times 8 MiB (before it runs for the first time; default
- * 4)
+ *   1 to 9               hot N: it writes to so many times 8 MiB (before it runs for the first time)
  */
 
 #include "io.h"
@@ -181,12 +180,14 @@ static uint32_t memory_end(const struct multiboot_info *info) {
 void guest_main(const struct multiboot_info *info) {
         uint32_t end = info->flags & INFO_HAS_MAP ? memory_end(info) : 0;
 
-        if (end < FIRST + 2 * hot * PAGE_SIZE) {
+        if (end < FIRST + 2 * HOT_STEP) {
                 print("failed: too little memory\n");
                 return;
         }
 
         pages = (end - FIRST) / PAGE_SIZE;
+        if (hot > pages / 2)
+                hot = HOT_STEP / PAGE_SIZE;
         khz = tsc_khz();
         fill();
         print("ready ");
