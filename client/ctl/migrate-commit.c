@@ -79,28 +79,39 @@ static int ask_source(struct migrate *m) {
         return 0;
 }
 
+/* Refused, and not only unanswered: a call whose answer was lost may have been written down. */
+static bool is_refused(struct migrate *m) {
+        const char *name = tdp_error_name(m->source);
+
+        return name && strncmp(name, "org.tdpd1.Error.", strlen("org.tdpd1.Error.")) == 0;
+}
+
 /* Commit, once (more). The reply is the source's to hear, but the guest comes first. */
 static int ask_once(struct migrate *m, const struct tdp_options *options, struct tdp_message **ret_reply) {
         _cleanup_(tdp_message_freep) struct tdp_message *commit = NULL;
+        bool refused;
         int r;
 
-        r = tdp_handoff_commit(m->out, options, &commit);
-        if (r < 0) /* perhaps as it is decided */
-                return m->owner == OWNER_UNKNOWN && ask_source(m) >= 0 ? 0 : r;
         if (m->owner == OWNER_SOURCE)
                 m->owner = OWNER_UNKNOWN;
-        if (commit) {
-                r = tdp_deliver_handoff(m->destination, commit, NULL, ret_reply);
-                if (r < 0)
-                        return r;
+        r = tdp_handoff_commit(m->out, options, &commit);
+        if (r < 0) {
+                refused = is_refused(m);
+                if (refused)
+                        (void) migrate_fail(m, m->source, r, "this host's");
+                if (ask_source(m) >= 0)
+                        return 0;
+                if (refused && state_is(m->out, "started", "granted", "offered"))
+                        m->owner = OWNER_SOURCE;
+                return r;
         }
-        return 0;
+        return commit ? tdp_deliver_handoff(m->destination, commit, NULL, ret_reply) : 0;
 }
 
-static void in_doubt(struct migrate *m, struct tdp_ctx *ctx, bool *told) {
-        if (!*told && !m->args->quiet)
+static void in_doubt(bool *told, int r) {
+        if (!*told)
                 log_notice("Not known yet which host has the guest, which stands still: %s. Asking on.",
-                           tdp_error_message(ctx));
+                           strerror(-r));
         *told = true;
 }
 
@@ -141,10 +152,8 @@ int migrate_commit(struct migrate *m) {
 
                 if (migrate_now() >= again) {
                         r = ask_once(m, options, &reply);
-                        if (m->owner == OWNER_SOURCE && r < 0) /* it was not even said here */
-                                return migrate_fail(m, m->source, r, "this host's");
-                        if (r < 0)
-                                in_doubt(m, m->destination, &told);
+                        if (r < 0 && m->owner == OWNER_UNKNOWN)
+                                in_doubt(&told, r);
                         again = migrate_now() + RETRY_USEC;
                         tdp_set_timeout(m->destination, CALL_USEC);
                 }
@@ -228,14 +237,22 @@ int migrate_release(struct migrate *m) {
                         return r;
         }
 
+        /* A tdpd that is started anew goes on where it was: what fails meanwhile is tried again. */
+        m->patient = true;
         while (m->mode == INCOMING_HANDOFF) {
                 int carried;
 
                 r = tdp_handoff_refresh(m->out);
                 if (r == -ENOENT)
                         break;
-                if (r < 0)
-                        return migrate_fail(m, m->source, r, "this host's");
+                if (r < 0) {
+                        if (migrate_now() >= deadline) {
+                                m->patient = false;
+                                return migrate_fail(m, m->source, r, "this host's");
+                        }
+                        (void) usleep(RETRY_USEC);
+                        continue;
+                }
                 if (state_is(m->out, "committing", "serving", "serving"))
                         (void) tell_complete(m);
                 /* The destination keeps the record until it hears this. */
@@ -245,7 +262,8 @@ int migrate_release(struct migrate *m) {
                 r = migrate_carry(m, false);
                 if (carried < 0 || r < 0) {
                         if (migrate_now() >= deadline)
-                                return -ETIMEDOUT;
+                                return log_error(-ETIMEDOUT,
+                                                 "Not all that was to be said could be carried.");
                         (void) usleep(RETRY_USEC);
                 } else if (carried == 0 && r == 0) {
                         if (migrate_now() >= deadline)

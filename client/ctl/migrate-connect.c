@@ -53,6 +53,7 @@ static int connect_qemu(struct migrate *m) {
         v = json_object_object_get(qmp_result(&m->here), "status");
         status = v ? json_object_get_string(v) : "";
         m->runs_here = strcmp(status, "running") == 0;
+        m->has_left = strcmp(status, "postmigrate") == 0 || strcmp(status, "finish-migrate") == 0;
         return 0;
 }
 
@@ -101,8 +102,8 @@ static int find_left(struct migrate *m) {
                 if (strcmp(tdp_handoff_get_role(h), "source") != 0 ||
                     strcmp(tdp_handoff_get_vm_name(h), m->name) != 0)
                         continue;
-                /* A guest that runs here has come back since. */
-                for (size_t i = 0; i < ELEMENTSOF(states) && !m->runs_here; i++)
+                /* Any other guest of that name has come since. */
+                for (size_t i = 0; i < ELEMENTSOF(states) && m->has_left; i++)
                         if (strcmp(tdp_handoff_get_state(h), states[i]) == 0)
                                 m->goes_on = true;
                 if (!m->goes_on && handoff_has_ended(h))

@@ -13,22 +13,44 @@
 
 #define COMMAND_USEC UINT64_C(5000000)
 #define UNDO_USEC    UINT64_C(120000000)
+#define BACK_USEC    UINT64_C(15000000)
+#define RETRY_USEC   UINT64_C(300000)
+
+/* A tdpd that is started anew is soon back. Whether this side has heard of it. */
+static bool cancel_one(struct migrate *m, struct tdp_handoff *h) {
+        const char *text = m->signo > 0 ? "canceled with tdpctl" : "the migration failed";
+        uint64_t deadline = migrate_now() + BACK_USEC;
+        int r;
+
+        for (;;) {
+                r = tdp_handoff_cancel(h, text);
+                if (r >= 0 || r == -ENOENT)
+                        return true;
+                if ((r != -EHOSTDOWN && r != -ENOTCONN && r != -ETIMEDOUT) || migrate_now() >= deadline)
+                        return false;
+                (void) usleep(RETRY_USEC);
+        }
+}
 
 /* Both sides hear of it; each by itself, if the other one cannot be reached. */
 static void cancel_handoff(struct migrate *m) {
-        const char *text = m->signo > 0 ? "canceled with tdpctl" : "the migration failed";
         _cleanup_(tdp_message_freep) struct tdp_message *abort = NULL;
 
+        m->undone = true;
         if (m->out) {
-                if (tdp_handoff_cancel(m->out, text) < 0 && tdp_error_name(m->source) == NULL)
-                        log_notice("This host's tdpd cannot be told: %s. It calls the handoff off at its "
-                                   "deadline.",
+                m->undone = cancel_one(m, m->out);
+                if (!m->undone)
+                        log_notice("This host's tdpd could not be told: %s. The VM's \"run\" tells it, or it "
+                                   "calls the handoff off at its deadline.",
                                    tdp_error_message(m->source));
                 if (tdp_handoff_next(m->out, &abort) >= 0 && abort && m->destination)
                         (void) tdp_deliver_handoff(m->destination, abort, NULL, NULL);
         }
-        if (m->in)
-                (void) tdp_handoff_cancel(m->in, text);
+        /* What is said to one that is off already does no harm. */
+        if (m->in && !cancel_one(m, m->in))
+                log_notice("The destination's tdpd could not be told: %s. It frees what it has at its deadline, "
+                           "or when QEMU there ends.",
+                           tdp_error_message(m->destination));
 }
 
 /* Until leaves are large again. */
@@ -39,7 +61,7 @@ static void wait_until_kept(struct migrate *m) {
                 int r;
 
                 r = tdp_handoff_refresh(m->out);
-                if (r < 0 || handoff_has_ended(m->out))
+                if (r == -ENOENT || (r >= 0 && handoff_has_ended(m->out)) || !m->undone)
                         return;
                 if (migrate_now() >= deadline || signals_next(NULL) > 0) {
                         log_notice("tdpd makes the large leaves again; that is not waited for.");

@@ -42,6 +42,7 @@ struct migrate {
         struct qmp here;
         char status[24];  /* of QEMU's migration, as it tells by itself */
         bool copying;     /* QEMU's migration has been started */
+        bool has_left;    /* the guest stands still, behind a migration that was complete */
         bool runs_here;   /* the guest */
         bool split_by_us; /* without a handoff */
         uint64_t bytes_left;
@@ -60,6 +61,8 @@ struct migrate {
         struct tdp_handoff *out, *in;
         struct tdp_message *complete; /* of the destination's, that the source has not heard yet */
         enum owner owner;
+        bool patient; /* what fails is tried again, and not said each time */
+        bool undone;  /* both sides have heard that it is off */
         bool goes_on; /* after commit, where another tdpctl has left it */
 
         struct progress progress;

@@ -47,6 +47,8 @@ const char *phase_to_string(enum phase phase) {
 int migrate_fail(struct migrate *m, struct tdp_ctx *ctx, int r, const char *where) {
         const char *name = tdp_error_name(ctx);
 
+        if (m->patient)
+                return r;
         return log_error(r, "%c%s tdpd: %s%s%s%s", where[0] - 'a' + 'A', where + 1, tdp_error_message(ctx),
                          name ? " (" : "", name ?: "", name ? ")" : "");
 }
@@ -270,8 +272,8 @@ int verb_migrate(const struct args *args) {
                 report_failure(&m, r);
         else if (args->json == JSON_OFF && !args->quiet)
                 report_success(&m);
-        /* What is in doubt, or half done, stays marked: "run" looks after it. */
-        if (r >= 0 || owner == OWNER_SOURCE)
+        /* What is in doubt, or half done or undone, stays marked: "run" looks after it. */
+        if (r >= 0 || (owner == OWNER_SOURCE && (m.undone || !m.out)))
                 runtime_unmark(&m.runtime, m.mark);
         if (args->json != JSON_OFF && json_print(args, to_json(&m, r)) < 0)
                 return EXIT_FAILED;
