@@ -48,7 +48,7 @@ typedef struct Calibrate {
         Calibration result;
 } Calibrate;
 
-static int start_step(Calibrate *c);
+static int start_step(Calibrate *c, sd_bus_error *error);
 
 static Calibrate *calibrate_free(Calibrate *c) {
         if (!c)
@@ -187,6 +187,7 @@ static int probe_step(Worker *w, size_t lane, size_t piece, void *userdata) {
 }
 
 static void on_probed(Worker *w, int result, void *userdata) {
+        __attribute__((cleanup(sd_bus_error_free))) sd_bus_error error = SD_BUS_ERROR_NULL;
         Calibrate *c = userdata;
         const Step *s = &c->steps[c->i_step];
         CalibrationLeaf *l = result_leaf(c, s->page_size);
@@ -205,20 +206,27 @@ static void on_probed(Worker *w, int result, void *userdata) {
         c->job->done += s->bytes;
         bus_job_changed(c->job, "Done");
         c->i_step++;
-        r = start_step(c);
-        if (r < 0)
+        r = start_step(c, &error);
+        if (r < 0 && sd_bus_error_is_set(&error))
+                end(c, &error);
+        else if (r < 0)
                 fail(c, r, "the next measurement cannot be started");
 }
 
 static void on_populated(Worker *w, int result, void *userdata) {
+        __attribute__((cleanup(sd_bus_error_free))) sd_bus_error error = SD_BUS_ERROR_NULL;
         Calibrate *c = userdata;
         const Step *s = &c->steps[c->i_step];
         uint64_t usec = MAX_OF(clock_usec() - c->started_usec, UINT64_C(1));
         int r;
 
+        if (result < 0 && !c->canceled)
+                populate_set_error(c->populate, result, &error);
         c->populate = populate_free(c->populate);
-        if (c->canceled || result < 0)
-                return fail(c, c->canceled ? -ECANCELED : result, "the scratch memory cannot be populated");
+        if (sd_bus_error_is_set(&error))
+                return end(c, &error);
+        if (c->canceled)
+                return fail(c, -ECANCELED, "");
         c->result.rates[c->result.n_rates++] = (CalibrationRate){
                 .node = s->node->id,
                 .page_size = s->page_size,
@@ -231,8 +239,8 @@ static void on_populated(Worker *w, int result, void *userdata) {
                 fail(c, r, "no thread for the measurement");
 }
 
-static int start_step(Calibrate *c) {
-        __attribute__((cleanup(sd_bus_error_free))) sd_bus_error error = SD_BUS_ERROR_NULL;
+/* Without "error" set if there is no more to say than what it returns. */
+static int start_step(Calibrate *c, sd_bus_error *error) {
         const Step *s = &c->steps[c->i_step];
         PlacementPart part;
         PopulateRequest request = { .max_threads = (unsigned) c->manager->config.threads };
@@ -245,12 +253,12 @@ static int start_step(Calibrate *c) {
         }
         part = (PlacementPart){ .node = s->node->id, .bytes = s->bytes };
         p.page_size = s->page_size;
-        r = memory_new("calibrate", &p, false, &c->memory, &error);
+        r = memory_new("calibrate", &p, false, &c->memory, error);
         if (r < 0)
-                return -ENOMEM; /* somebody was faster */
+                return r;
         c->started_usec = clock_usec();
         return populate_start(c->manager->event, c->memory, c->nodes, &request, on_populated, c,
-                              &c->populate, &error);
+                              &c->populate, error);
 }
 
 /* Half of what is free at most, in whole pages. */
@@ -333,9 +341,11 @@ int calibrate_start(Manager *m, uid_t uid, Job **ret, sd_bus_error *error) {
         c->job = j;
         r = job_watch(j, JOB_PHASE_CALIBRATE, total);
         if (r >= 0)
-                r = start_step(c);
+                r = start_step(c, error);
         if (r < 0) {
                 job_free(j);
+                if (sd_bus_error_is_set(error))
+                        return r;
                 return sd_bus_error_setf(error, TDP_ERROR_FAILED, "the calibration cannot be started: %s",
                                          strerror(-r));
         }

@@ -318,6 +318,32 @@ static void test_record_at_the_end(void **state) {
         fixture_stop(f);
 }
 
+/* Why the host cannot be measured is said as it is for VMs. */
+static void test_calibrate(void **state) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus_message *m;
+        const JobEnd *end;
+        const char *job;
+        Fixture *f = failing_start(NULL, NULL);
+
+        failing_arm("memfd_create", ENOMEM, 1, false);
+        assert_call_fails(f, ERR("NoPages"), "the kernel refused to set them aside", "Calibrate", "a{sv}",
+                          0);
+        assert_true(failing_disarm());
+
+        failing_arm("madvise", EHWPOISON, 1, false);
+        m = manager_call(f, &error, "Calibrate", "a{sv}", 0);
+        if (!m)
+                fail_msg("Calibrate: %s", error.message);
+        assert_true(sd_bus_message_read(m, "o", &job) > 0);
+        end = wait_job(f, job);
+        assert_string_equal(end->error, ERR("Failed"));
+        assert_non_null(strstr(end->message, "memory of node 0 is broken"));
+        assert_true(failing_disarm());
+        sd_bus_message_unref(m);
+        fixture_stop(f);
+}
+
 /* Pages that the service manager keeps would be nobody's. */
 static void test_taking_back_fails(void **state) {
         uint64_t free = pool_grow(8);
@@ -374,6 +400,7 @@ int main(void) {
                 cmocka_unit_test_teardown(test_record_fails_at_first, fixture_teardown),
                 cmocka_unit_test_teardown(test_record_fails_later, fixture_teardown),
                 cmocka_unit_test_teardown(test_record_at_the_end, fixture_teardown),
+                cmocka_unit_test_teardown(test_calibrate, fixture_teardown),
                 cmocka_unit_test_teardown(test_taking_back_fails, fixture_teardown),
                 cmocka_unit_test_teardown(test_undoing_fails, fixture_teardown),
         };
