@@ -188,18 +188,31 @@ int migrate_commit(struct migrate *m) {
         }
 }
 
+/* What "run" was told here holds there, too, unless "migrate" was told otherwise. */
+static void keep_decision(const struct migrate *m, struct args *args) {
+        json_object *options = json_object_object_get(m->vm_json, "options"), *v;
+
+        if (args_given(args, OPT_DECISION) || !json_object_object_get_ex(options, "decision", &v))
+                return;
+        args->decision = json_object_get_string(v);
+        if (args->decision)
+                args->given |= OPT_BIT(OPT_DECISION);
+}
+
 /* What post-copy leaves: it is there, and can be built. */
 static int tell_arrived(struct migrate *m) {
         _cleanup_(tdp_job_freep) struct tdp_job *job = NULL;
         _cleanup_(tdp_options_freep) struct tdp_options *options = NULL;
+        struct args args = *m->args;
         uint32_t pid;
         int r;
 
+        keep_decision(m, &args);
         r = tdp_handoff_arrived(m->in);
         if (r < 0)
                 return migrate_fail(m, m->destination, r, "the destination's");
         pid = m->ready ? (uint32_t) json_object_get_uint64(json_object_object_get(m->ready, "pid")) : 0;
-        if (pid == 0 || request_options(m->args, REQUEST_ATTACH, &options) < 0)
+        if (pid == 0 || request_options(&args, REQUEST_ATTACH, &options) < 0)
                 return 0;
         r = tdp_attach_pid(m->destination, m->name, pid, options, NULL, &job);
         if (r >= 0)
