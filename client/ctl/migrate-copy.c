@@ -191,6 +191,7 @@ int migrate_copy(struct migrate *m) {
                         else
                                 json_object_put(arguments);
                         switching = true;
+                        next = UINT64_MAX; /* QEMU says by itself what is left to be said */
                         continue;
                 }
                 if (strcmp(m->status, "completed") == 0 || strcmp(m->status, "postcopy-active") == 0)
