@@ -226,11 +226,30 @@ static void test_qemu_build(void **state) {
                        "-readconfig /proc/self/fd/9");
 }
 
+static void test_qemu_build_incoming(void **state) {
+        static const struct qemu_part part = { 1 << 20, 7 };
+        struct qemu_args scanned = { .accelerator = true, .memory = true };
+        char *argv[] = { (char *) "q", NULL }, **built;
+        size_t n = 0;
+
+        assert_int_equal(qemu_args_build(argv, &scanned, &part, 1, 9, true, true, &built), 0);
+        while (built[n])
+                n++;
+        assert_string_equal(built[n - 3], "-S");
+        assert_string_equal(built[n - 2], "-incoming");
+        assert_string_equal(built[n - 1], "defer");
+        qemu_args_free(built);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_good),         cmocka_unit_test(test_run),
-                cmocka_unit_test(test_bad),          cmocka_unit_test(test_qemu_scan),
-                cmocka_unit_test(test_qemu_refused), cmocka_unit_test(test_qemu_build),
+                cmocka_unit_test(test_good),
+                cmocka_unit_test(test_run),
+                cmocka_unit_test(test_bad),
+                cmocka_unit_test(test_qemu_scan),
+                cmocka_unit_test(test_qemu_refused),
+                cmocka_unit_test(test_qemu_build),
+                cmocka_unit_test(test_qemu_build_incoming),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
