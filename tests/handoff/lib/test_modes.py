@@ -98,7 +98,7 @@ def from_stock(checks, _results, _args):
             raise Failed(f'tdpd on b says {shown}')
 
 
-def post_copy(checks):
+def post_copy(checks, _results, _args):
     with checks.check('post-copy: the guest runs there before its memory is, and is built when it is'):
         # It reads from pages that are not there yet.
         _, shown = move(decision='always', options=['--post-copy', '--bandwidth', '16M'])
@@ -108,6 +108,5 @@ def post_copy(checks):
 
 def run(checks, _results, _args):
     pages_and_nodes(checks)
-    post_copy(checks)
     without_tdpd(checks)
     nine_pairs(checks)

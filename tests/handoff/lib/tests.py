@@ -11,6 +11,7 @@ ALL = {
     'compare': test_compare.run,
     'cancel': test_cancel.run,
     'refuse': test_refuse.run,
+    'post-copy': test_modes.post_copy,
     'modes': test_modes.run,
     'kill': test_kill.run,
 }
