@@ -12,6 +12,7 @@ from measure import Watch, best, table
 from vm import Migration, Pages, Running, clean, qemus, show, vms
 
 SIZES = {'2M': 256, '4K': 128}
+HOT_BYTES = 4 * (8 << 20)  # that the guest writes to without end
 
 
 def with_tdpd(size, megabytes):
@@ -77,8 +78,11 @@ def no_faults(checks, what, tdpd):
 
 def compare(checks, what, bare, tdpd):
     checks.that(f'{what}: without tdpd there are faults', bare.faults > 0, bare.faults)
-    # A commit is some messages by SSH, which cost an emulated CPU tenths of a second; and a busy machine may hold up either.
-    checks.that(f'{what}: the blackout is not longer', tdpd.blackout_s <= 1.25 * bare.blackout_s + 0.3,
+    # QEMU's last round of copying, when the guest stands still, has anything from none to all of the pages that it writes
+    # to, with or without tdpd. A commit is some messages by SSH, which cost an emulated CPU tenths of a second.
+    luck = HOT_BYTES / tdpd.qemu['ram']['transferred'] * tdpd.phases['copy'] / 1e6
+    checks.that(f'{what}: the blackout is not longer, but for one round of {luck:.3f} s',
+                tdpd.blackout_s <= 1.25 * bare.blackout_s + 0.3 + luck,
                 f'{tdpd.blackout_s:.3f} s, without tdpd {bare.blackout_s:.3f} s')
     if bare.until_full_s > 0.3:
         checks.that(f'{what}: sooner back at full speed', tdpd.until_full_s < bare.until_full_s,
