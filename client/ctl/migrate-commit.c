@@ -11,6 +11,7 @@
 #include "verbs.h"
 
 #define RETRY_USEC   UINT64_C(500000)
+#define LOOK_USEC    UINT64_C(100000)
 #define CALL_USEC    UINT64_C(5000000) /* in doubt an answer that does not come is as good as none */
 #define RELEASE_USEC UINT64_C(180000000)
 
@@ -134,7 +135,7 @@ static int make_options(struct migrate *m, struct tdp_options **ret) {
 int migrate_commit(struct migrate *m) {
         _cleanup_(tdp_options_freep) struct tdp_options *options = NULL;
         bool told = false;
-        uint64_t again = 0;
+        uint64_t again = 0, look = migrate_now() + LOOK_USEC;
         useconds_t pause = 2000;
         int r;
 
@@ -158,16 +159,18 @@ int migrate_commit(struct migrate *m) {
                         tdp_set_timeout(m->destination, CALL_USEC);
                 }
 
-                if (m->owner == OWNER_UNKNOWN)
-                        r = ask_destination(m);
-                if (m->owner == OWNER_DESTINATION) {
-                        m->complete = TAKE_PTR(reply);
-                        return 0;
-                }
+                /* What it says goes to this host's tdpd, which knows what it means, and is nearer. */
+                if (m->owner == OWNER_UNKNOWN && !reply && m->in)
+                        (void) tdp_handoff_next(m->in, &reply);
                 if (reply)
                         (void) tdp_deliver_handoff(m->source, reply, NULL, NULL);
                 if (m->owner == OWNER_UNKNOWN && (reply || told))
                         (void) ask_source(m);
+                /* Or it has been said, and was lost. */
+                if (m->owner == OWNER_UNKNOWN && migrate_now() >= look) {
+                        (void) ask_destination(m);
+                        look = migrate_now() + LOOK_USEC;
+                }
                 if (m->owner == OWNER_SOURCE)
                         return log_error(-ECANCELED, "The destination does not take the guest.");
                 if (m->owner == OWNER_DESTINATION)
