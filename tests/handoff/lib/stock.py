@@ -7,7 +7,7 @@ from machine import Machine, command, incoming, kill_all, migrate, prepare, put_
 from measure import Watch
 
 
-def measure(size, megabytes, hot):
+def measure(size, megabytes, hot, limit_ms=2000):
     guest = Guest()
     try:
         args = [*command(guest), *stock_memory(size, megabytes)]
@@ -20,7 +20,7 @@ def measure(size, megabytes, hot):
         watch = Watch(guest)
         # It lets the guest run by itself when all is there.
         there = Machine.start(B, *args, *incoming())
-        prepare(source, there)
+        prepare(source, there, downtime_ms=limit_ms)
         for machine in (source, there):
             put_first(machine.host, machine.pid)
         before = there.faults()

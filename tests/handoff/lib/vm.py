@@ -10,8 +10,7 @@ from hosts import A, B, WAIT, Failed, wait_for
 from qmp import Qmp
 
 NAME = 'mover'
-# As a user would give it: where the other host's tdpd is, and how long the last round may take.
-MIGRATE = ['tdpctl', 'migrate', NAME, '--to', 'root@b', '--downtime-limit', '2000']
+MIGRATE = ['tdpctl', 'migrate', NAME, '--to', 'root@b']
 
 
 def vms(host):
@@ -69,9 +68,11 @@ class Running:
 class Migration:
     """tdpctl migrate, on host a."""
 
-    def __init__(self, *options, under=()):
-        self.process = subprocess.Popen([*under, *MIGRATE, *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, errors='replace')
+    def __init__(self, *options, under=(), limit_ms=2000):
+        """limit_ms: how long the last round of copying may take. Long, so that it comes soon."""
+        self.process = subprocess.Popen([*under, *MIGRATE, '--downtime-limit', str(limit_ms), *options],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        errors='replace')
 
     def end(self, want=0, seconds=2 * WAIT):
         """Its output; Failed if it ends in another way than that. None: in any way but well."""
