@@ -111,5 +111,7 @@ pid_t spawn_vmm(unsigned n_vms, uid_t uid);
 pid_t spawn_named_vmm(const char *const *argv, int fd);
 void vmm_main(int argc, char *argv[]);
 void reap(pid_t pid, int sig);
+/* A file system that tdpd may still be writing to. */
+void make_read_only(const char *mount_point);
 /* Gives back whatever the above has made and is still there. */
 void machine_restore(void);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -288,4 +289,16 @@ void reap(pid_t pid, int sig) {
         kill(pid, sig);
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
                 ;
+}
+
+void make_read_only(const char *mount_point) {
+        int r = -1;
+
+        for (unsigned i = 0; i < 1000; i++) {
+                r = mount(NULL, mount_point, NULL, MS_REMOUNT | MS_RDONLY, NULL);
+                if (r >= 0 || errno != EBUSY)
+                        break;
+                usleep(10000);
+        }
+        assert_int_equal(r, 0);
 }

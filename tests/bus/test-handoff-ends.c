@@ -416,7 +416,7 @@ static void test_not_written(void **state) {
         }
         go_to(&p, STARTED, false, CARRY_USEC);
         take_memory(&p);
-        assert_int_equal(mount(NULL, path, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
+        make_read_only(path);
         assert_false(carry_try_deliver(p.f, &message, &reply, NULL, &error));
         assert_error_is(&error, ERR("Failed"), "its record cannot be written");
         carry_assert(&p.destination, "State", "ready");

@@ -323,7 +323,7 @@ static void test_no_room(void **state) {
 
         assert_int_equal(unlink(record_path(f, "filler")), 0);
         assert_string_equal(wait_job(f, standin_attach(f, pid, "always"))->result, "done");
-        assert_int_equal(mount(NULL, dir, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
+        make_read_only(dir);
         assert_call_fails(f, ERR("Failed"), "Read-only file system", "Reserve", "sta{sv}", "b", 8 * MIB, 1,
                           "page-size", "t", UINT64_C(4096));
         /* What is there goes on, is taken over, and can be let go. */
