@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define TRIES       5U
-#define ANSWER_USEC UINT64_C(200000)
+#define ANSWER_USEC UINT64_C(500000)
 #define HOGS_MAX    256U
 
 static pid_t hogs[HOGS_MAX];
@@ -99,9 +99,15 @@ static uint64_t longest_answer(uint64_t pages) {
 }
 
 static void test_answers_while_a_slab_is_given_up(void **state) {
-        uint64_t available = pool_grow(132);
+        uint64_t available;
         unsigned n = 0, late = 0;
 
+#ifdef __SANITIZE_ADDRESS__
+        /* Its own mmap() waits for the thread that populates, which is hardly ever run. */
+        print_message("AddressSanitizer has the event loop wait\n");
+        skip();
+#endif
+        available = pool_grow(132);
         start_hogs();
         /* On a busy machine the event loop may just not get to run, but not most of the time. */
         for (unsigned i = 0; i < TRIES; i++) {
