@@ -55,8 +55,8 @@ bench_host() {
         local -a host args=("${BENCH_ARGS[@]}")
         case $1 in
         # On one CPU nothing else runs meanwhile.
-        amd)    host=(--cpus 1 --icount --timeout 900);;
-        intel)  host=(--timeout 2400) args=("${INTEL_ARGS[@]}" "${args[@]}");;
+        amd)    host=(--cpus 1 --icount --timeout 1500);;
+        intel)  host=(--timeout 4800) args=("${INTEL_ARGS[@]}" "${args[@]}");;
         esac
         rm -rf "${OUT:?}/$1"
         "$ROOT/tests/host/run" --arch "$1" --kernel stock --bare "${host[@]}" \
