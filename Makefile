@@ -13,7 +13,7 @@ all: install-deps
 check: install-deps
 	@tests/check/run $(SUITES)
 
-# an hour on two idle cores: VMs moved between two hosts; ARGS="--kills 20 kill": some tests only, see tests/handoff
+# VMs moved between two hosts; ARGS="--kills 20 kill": some tests only, see tests/handoff
 check-handoff: install-deps
 	@tests/handoff/run $(ARGS)
 
