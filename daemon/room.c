@@ -71,8 +71,10 @@ int room_make(VM *vm, Slab *leaving, void (*done)(VM *vm, int result)) {
         int r;
 
         room = calloc(1, sizeof(*room));
-        if (!room)
+        if (!room) {
+                room_close(vm->manager, leaving);
                 return -ENOMEM;
+        }
         *room = (Room){ .vm = vm, .leaving = leaving, .done = done };
         job_set_work(vm->job, &room_job, room);
         r = cut_start(vm->manager->event, leaving->memory, 0, on_cut, room, &room->cut);
