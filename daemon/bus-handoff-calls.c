@@ -10,6 +10,23 @@
 #include "refusal.h"
 #include "vm.h"
 
+/* All of these calls return a handoff and what its side says now. */
+static int make_reply(sd_bus_message *message, const char *path, const uint8_t *data, size_t size,
+                      sd_bus_message **ret) {
+        _cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
+        int r;
+
+        r = sd_bus_message_new_method_return(message, &reply);
+        if (r >= 0)
+                r = sd_bus_message_append(reply, "o", path);
+        if (r >= 0)
+                r = sd_bus_message_append_array(reply, 'y', data, size);
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(reply);
+        return 0;
+}
+
 int bus_method_offer_handoff(sd_bus_message *message, void *userdata, sd_bus_error *error) {
         _cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
         _cleanup_free_ uint8_t *data = NULL;
@@ -31,11 +48,7 @@ int bus_method_offer_handoff(sd_bus_message *message, void *userdata, sd_bus_err
                 return refusal_log("hand over", vm->name, caller.uid, r, error);
         r = handoff_take(h, &data, &size);
         if (r >= 0)
-                r = sd_bus_message_new_method_return(message, &reply);
-        if (r >= 0)
-                r = sd_bus_message_append(reply, "o", h->path);
-        if (r >= 0)
-                r = sd_bus_message_append_array(reply, 'y', data, size);
+                r = make_reply(message, h->path, data, size, &reply);
         return r < 0 ? r : sd_bus_send(NULL, reply, NULL);
 }
 
@@ -57,11 +70,7 @@ static int reply_incoming(Handoff *h, sd_bus_message *message) {
 
         r = handoff_take(h, &data, &size);
         if (r >= 0)
-                r = sd_bus_message_new_method_return(message, &reply);
-        if (r >= 0)
-                r = sd_bus_message_append(reply, "o", h->path);
-        if (r >= 0)
-                r = sd_bus_message_append_array(reply, 'y', data, size);
+                r = make_reply(message, h->path, data, size, &reply);
         if (r >= 0)
                 r = sd_bus_message_append(reply, "o", vm && vm->job ? vm->job->path : "/");
         return r < 0 ? r : sd_bus_send(NULL, reply, NULL);
@@ -122,11 +131,7 @@ static int deliver(Manager *m, sd_bus_message *message, const HandoffMessage *de
                 return r;
         r = handoff_deliver(m, delivered, &h, &data, &size, error);
         if (r >= 0)
-                r = sd_bus_message_new_method_return(message, &reply);
-        if (r >= 0)
-                r = sd_bus_message_append(reply, "o", h ? h->path : "/");
-        if (r >= 0)
-                r = sd_bus_message_append_array(reply, 'y', data, size);
+                r = make_reply(message, h ? h->path : "/", data, size, &reply);
         return r < 0 ? r : sd_bus_send(NULL, reply, NULL);
 }
 
