@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "failing.h"
+#include "preload.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -8,8 +9,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define FIRST "verify_asan_link_order=0"
 
 static FailControl *control;
 
@@ -26,22 +25,8 @@ static void make_control(void) {
 }
 
 /* For what is started from here on. */
-static void preload(bool on) {
-        const char *asan = getenv("ASAN_OPTIONS");
-        char options[512];
-
-        if (!on) {
-                assert_int_equal(unsetenv("LD_PRELOAD"), 0);
-                return;
-        }
-        /* ASan wants to be the first one loaded, for nobody to take its place; ours only stands before it.
-         */
-        if (!asan || !strstr(asan, FIRST)) {
-                snprintf(options, sizeof(options), "%s:" FIRST, asan ? asan : "");
-                assert_int_equal(setenv("ASAN_OPTIONS", options, 1), 0);
-        }
-        assert_non_null(getenv("FAIL_PRELOAD"));
-        assert_int_equal(setenv("LD_PRELOAD", getenv("FAIL_PRELOAD"), 1), 0);
+static void preload(void) {
+        preload_add("FAIL_PRELOAD");
         control->loaded = false;
 }
 
@@ -49,9 +34,9 @@ Fixture *failing_start(const char *config, const char *arg) {
         Fixture *f;
 
         make_control();
-        preload(true);
+        preload();
         f = fixture_start(config, arg);
-        preload(false);
+        preload_none();
         assert_true(control->loaded);
         return f;
 }
@@ -60,9 +45,9 @@ bool failing_restart(Fixture *f, int *ret_status) {
         bool serves;
 
         assert_non_null(control);
-        preload(true);
+        preload();
         serves = fixture_try_restart(f, ret_status);
-        preload(false);
+        preload_none();
         assert_true(control->loaded);
         return serves;
 }

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "preload.h"
 #include "store.h"
 
 #define START_USEC UINT64_C(10000000)
@@ -59,7 +60,7 @@ static void write_file(const char *dir, const char *name, const char *format, ..
         assert_int_equal(fclose(f), 0);
 }
 
-static pid_t spawn(char *const argv[], bool kept) {
+static pid_t spawn(char *const argv[], bool is_tdpd) {
         pid_t parent = getpid(), pid;
 
         store_before_fork();
@@ -67,8 +68,10 @@ static pid_t spawn(char *const argv[], bool kept) {
         store_after_fork();
         assert_true(pid >= 0);
         if (pid == 0) {
-                if (kept)
+                if (is_tdpd)
                         store_in_child();
+                if (is_tdpd && !machine_has_kvm())
+                        preload_add("KVM_PRELOAD");
                 /* A test that dies leaves no daemon behind. */
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
                 if (getppid() != parent)

@@ -102,7 +102,10 @@ void assert_pool_free(uint64_t pages);
 
 uint64_t now_usec(void);
 void require_root(void);
-/* A VM of this machine's KVM, or a skip. */
+bool machine_has_kvm(void);
+/* For what only KVM itself does, or a skip. */
+void require_kvm(void);
+/* A VM of this machine's KVM, or what passes for one where there is none; or a skip. */
 int require_kvm_vm(void);
 /* A process that has made n VMs and waits. */
 pid_t spawn_vmm(unsigned n_vms, uid_t uid);

@@ -26,7 +26,7 @@ static void require_uevents(void) {
         int there = 0;
 
         require_root();
-        if (fd >= 0 && bind(fd, (struct sockaddr *) &address, sizeof(address)) == 0) {
+        if (fd >= 0 && machine_has_kvm() && bind(fd, (struct sockaddr *) &address, sizeof(address)) == 0) {
                 close(require_kvm_vm());
                 machine_restore();
                 there = poll(&p, 1, 1000);

@@ -229,7 +229,7 @@ static void test_large_leaf(void **state) {
         Fixture *f;
         Seen s;
 
-        (void) require_kvm_vm();
+        require_kvm();
         pool_grow_1g();
         f = fixture_start(NULL, NO_DEVICE);
         assert_string_equal(wait_job(f, calibrate(f))->result, "done");
