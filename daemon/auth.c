@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "bus-error.h"
+#include "cgroup.h"
 #include "job.h"
 #include "polkit.h"
 #include "refusal.h"
@@ -212,4 +213,21 @@ int auth_may_take(const Caller *c, pid_t pid, uid_t uid, sd_bus_error *error) {
                         error, TDP_ERROR_NOT_PERMITTED,
                         "process %i belongs to user %u and you are user %u: only its owner and root may do this",
                         (int) pid, uid, c->uid);
+}
+
+/* As the kernel lets them move processes: within their own cgroup, and in what was delegated to them. */
+int auth_may_charge(Manager *m, const Caller *c, const char *cgroup, sd_bus_error *error) {
+        _cleanup_free_ char *own = NULL;
+        uid_t owner;
+
+        if (c->uid == 0 ||
+            (c->pid > 0 && cgroup_of_process(c->pid, &own) >= 0 && cgroup_is_below(cgroup, own)))
+                return 0;
+        if (cgroup_get_owner(m->options.sysfs_root, cgroup, &owner) >= 0 && owner == c->uid)
+                return 0;
+        return sd_bus_error_setf(
+                        error, TDP_ERROR_NOT_PERMITTED,
+                        "cgroup %.160s is not yours (you are user %u): name one below your own, %s, or one "
+                        "that belongs to your user, or leave the option out",
+                        cgroup, c->uid, own ?: "which is not known");
 }

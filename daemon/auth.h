@@ -44,3 +44,5 @@ int auth_get_job_changer(const Job *j, sd_bus_message *message, Caller *ret, sd_
 int auth_may_change(Manager *m, const Caller *c, const VM *vm, sd_bus_error *error);
 /* To take the VM of a process that "uid" owns. */
 int auth_may_take(const Caller *c, pid_t pid, uid_t uid, sd_bus_error *error);
+/* To have limits of that cgroup hold, instead of those of their own: or nobody's would. */
+int auth_may_charge(Manager *m, const Caller *c, const char *cgroup, sd_bus_error *error);

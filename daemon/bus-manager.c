@@ -49,6 +49,11 @@ static int method_reserve(sd_bus_message *message, void *userdata, sd_bus_error 
         r = auth_get_creator(m, message, &caller, error);
         if (r < 0)
                 return r;
+        if (options.cgroup) {
+                r = auth_may_charge(m, &caller, options.cgroup, error);
+                if (r < 0)
+                        return refusal_log_denied(message, caller.uid, caller.pid, r, error);
+        }
         /* Its VMM is a child of the caller's, most often, and in the same cgroup. */
         if (!options.cgroup && caller.pid > 0 && cgroup_of_process(caller.pid, &cgroup) >= 0)
                 options.cgroup = cgroup;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "sysfs.h"
 
@@ -88,6 +89,29 @@ int cgroup_of_process(pid_t pid, char **ret) {
                 return -ENODATA;
         *ret = TAKE_PTR(found);
         return 0;
+}
+
+int cgroup_get_owner(const char *sysfs_root, const char *cgroup, uid_t *ret) {
+        char path[PATH_MAX], *slash;
+        _cleanup_free_ char *level = strdup(cgroup);
+        struct stat st;
+
+        if (!level)
+                return -ENOMEM;
+        for (;; *slash = '\0') {
+                for (size_t i = 0; i < ELEMENTSOF(trees); i++) {
+                        if ((size_t) snprintf(path, sizeof(path), "%s/fs/cgroup%s%s", sysfs_root,
+                                              trees[i].folder, level) >= sizeof(path))
+                                return -ENAMETOOLONG;
+                        if (stat(path, &st) < 0)
+                                continue;
+                        *ret = st.st_uid;
+                        return 0;
+                }
+                slash = strrchr(level, '/');
+                if (!slash)
+                        return -ENOENT;
+        }
 }
 
 static void format_size(char buf[static 24], uint64_t page_size) {

@@ -29,5 +29,7 @@ bool cgroup_path_is_valid(const char *cgroup);
  */
 int cgroup_get_room(const char *sysfs_root, const char *cgroup, uint64_t page_size, uint64_t extra,
                     CgroupRoom *ret);
+/* Whose it is; if it is not there yet, whose the nearest one above it is. */
+int cgroup_get_owner(const char *sysfs_root, const char *cgroup, uid_t *ret);
 /* "a" is "b" or below it. */
 bool cgroup_is_below(const char *a, const char *b);

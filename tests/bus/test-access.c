@@ -2,10 +2,12 @@
 /* Who may do what. Other users are played by child processes. */
 #include "users.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What a user tries, and what must come of it: an error's name, or NULL. */
@@ -14,6 +16,7 @@ typedef struct Try {
         const char *name;   /* for Reserve and AttachPid */
         uint32_t pid;       /* for AttachPid */
         const char *object; /* for Release */
+        const char *cgroup; /* for Reserve, or NULL */
         const char *error;
 } Try;
 
@@ -22,7 +25,10 @@ static int run_try(sd_bus *bus, void *userdata) {
         const Try *t = userdata;
         sd_bus_message *m;
 
-        if (strcmp(t->member, "Reserve") == 0)
+        if (t->cgroup)
+                m = call(bus, &error, t->path, t->interface, t->member, "sta{sv}", t->name, MIB, 2,
+                         "page-size", "t", UINT64_C(4096), "cgroup", "s", t->cgroup);
+        else if (strcmp(t->member, "Reserve") == 0)
                 m = call(bus, &error, t->path, t->interface, t->member, "sta{sv}", t->name, MIB, 1,
                          "page-size", "t", UINT64_C(4096));
         else if (strcmp(t->member, "AttachPid") == 0)
@@ -142,6 +148,66 @@ static void test_members(void **state) {
         fixture_stop(f);
 }
 
+static bool join_cgroup(const char *root, const char *cgroup) {
+        char path[128];
+        FILE *f;
+
+        snprintf(path, sizeof(path), "%s%s/cgroup.procs", root, cgroup);
+        f = fopen(path, "we");
+        return f && fprintf(f, "%i\n", (int) getpid()) > 0 && fclose(f) == 0;
+}
+
+/* Limits of a cgroup are nothing if one may name another one. */
+static void test_case_16_cgroup_of_others(void **state) {
+        static const char *const roots[] = { "/sys/fs/cgroup/unified", "/sys/fs/cgroup" };
+        gid_t group = test_group();
+        char own[64], delegated[64];
+        const char *root = NULL;
+        Fixture *f;
+
+        require_root();
+        for (size_t i = 0; i < 2 && !root; i++) {
+                snprintf(own, sizeof(own), "%s/tdpd-test-own", roots[i]);
+                snprintf(delegated, sizeof(delegated), "%s/tdpd-test-delegated", roots[i]);
+                if (mkdir(own, 0755) == 0 || errno == EEXIST)
+                        root = access(own, F_OK) == 0 && join_cgroup(roots[i], "/tdpd-test-own") ? roots[i]
+                                                                                                 : NULL;
+        }
+        if (!root) {
+                print_message("no unified tree of cgroups that can be written to\n");
+                skip();
+        }
+        assert_true(mkdir(delegated, 0755) == 0 || errno == EEXIST);
+        assert_int_equal(chown(delegated, NOBODY, -1), 0);
+
+        f = fixture_start("[Access]\nGroup=games\n", NULL);
+        try_as(f, NOBODY, group,
+               (Try){ MANAGER_TRY, .member = "Reserve", .name = "x", .cgroup = "/",
+                      .error = NOT_PERMITTED });
+        try_as(f, NOBODY, group,
+               (Try){ MANAGER_TRY, .member = "Reserve", .name = "x", .cgroup = "/tdpd-test-owner/x",
+                      .error = NOT_PERMITTED });
+        try_as(f, SOMEBODY, group,
+               (Try){ MANAGER_TRY, .member = "Reserve", .name = "x", .cgroup = "/tdpd-test-delegated/x",
+                      .error = NOT_PERMITTED });
+        assert_int_equal(count_vms(f), 0);
+        try_as(f, NOBODY, group,
+               (Try){ MANAGER_TRY, .member = "Reserve", .name = "a", .cgroup = "/tdpd-test-own" });
+        try_as(f, NOBODY, group,
+               (Try){ MANAGER_TRY, .member = "Reserve", .name = "b",
+                      .cgroup = "/tdpd-test-own/later.scope" });
+        try_as(f, NOBODY, group,
+               (Try){ MANAGER_TRY, .member = "Reserve", .name = "c",
+                      .cgroup = "/tdpd-test-delegated/later" });
+        try_as(f, 0, 0, (Try){ MANAGER_TRY, .member = "Reserve", .name = "d", .cgroup = "/" });
+        assert_int_equal(count_vms(f), 4);
+        fixture_stop(f);
+
+        assert_true(join_cgroup(root, ""));
+        assert_int_equal(rmdir(own), 0);
+        assert_int_equal(rmdir(delegated), 0);
+}
+
 /* A group that is not there opens nothing. */
 static void test_no_group(void **state) {
         Fixture *f;
@@ -196,6 +262,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(test_strangers, fixture_teardown),
                 cmocka_unit_test_teardown(test_members, fixture_teardown),
+                cmocka_unit_test_teardown(test_case_16_cgroup_of_others, fixture_teardown),
                 cmocka_unit_test_teardown(test_no_group, fixture_teardown),
                 cmocka_unit_test_teardown(test_denied_is_logged, fixture_teardown),
         };

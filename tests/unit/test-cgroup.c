@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cgroup.h"
 #include "tree.h"
@@ -111,9 +112,34 @@ static void test_own(void **state) {
         assert_int_equal(cgroup_of_process(0x7fffffff, &own), -ESRCH);
 }
 
+static void test_owner(void **state) {
+        uid_t uid = 0;
+        char path[128];
+
+        if (geteuid() != 0)
+                skip();
+        put("0\n", "a/b/hugetlb.2MB.max");
+        put("0\n", "unified/c/hugetlb.2MB.max");
+        snprintf(path, sizeof(path), "%s/fs/cgroup/a/b", root);
+        assert_int_equal(chown(path, 1, 1), 0);
+        assert_int_equal(cgroup_get_owner(root, "/a/b", &uid), 0);
+        assert_int_equal(uid, 1);
+        /* What is not there yet is whose it will be in. */
+        assert_int_equal(cgroup_get_owner(root, "/a/b/later/on", &uid), 0);
+        assert_int_equal(uid, 1);
+        assert_int_equal(cgroup_get_owner(root, "/a/bc", &uid), 0);
+        assert_int_equal(uid, 0);
+        assert_int_equal(cgroup_get_owner(root, "/c", &uid), 0);
+        assert_int_equal(uid, 0);
+        assert_int_equal(cgroup_get_owner(root, "/", &uid), 0);
+        assert_int_equal(uid, 0);
+        assert_int_equal(cgroup_get_owner("/nowhere", "/a", &uid), -ENOENT);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_case_16_up_the_tree, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_owner, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_old_trees, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_nonsense, setup, teardown),
                 cmocka_unit_test(test_paths),
