@@ -148,6 +148,13 @@ static int send_to_journal(int level, const char *id, int error, const LogField 
         return sd_journal_sendv(e.iov, e.n);
 }
 
+/* Names and texts of callers are in there: they begin no line of their own, and drive no terminal. */
+static void make_printable(char *line) {
+        for (char *p = line; *p != '\0'; p++)
+                if ((unsigned char) *p < ' ' || *p == 127)
+                        *p = '?';
+}
+
 static void log_line(int level, const char *id, int error, const LogField *fields, const char *format,
                      va_list ap) {
         char line[LOG_LINE_MAX];
@@ -159,6 +166,7 @@ static void log_line(int level, const char *id, int error, const LogField *field
         n = vsnprintf(line, sizeof(line), format, ap);
         if (error && n >= 0 && (size_t) n < sizeof(line))
                 snprintf(line + n, sizeof(line) - (size_t) n, ": %s", strerror(error));
+        make_printable(line);
 
         if (to_journal && send_to_journal(level, id, error, fields, line) >= 0)
                 return;

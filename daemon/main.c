@@ -21,6 +21,8 @@ static void help(void) {
                "     --sysfs-root=DIR   Read NUMA nodes and pools below DIR instead of /sys\n"
                "     --proc-root=DIR    Read load and memory pressure below DIR instead of /proc\n"
                "     --state-dir=DIR    Keep records of VMs in DIR instead of $RUNTIME_DIRECTORY\n"
+               "     --data-dir=DIR     Keep measurements and records of handoffs in DIR instead of\n"
+               "                        " DATA_DIR_DEFAULT "\n"
                "     --device=PATH      Use PATH instead of " KVM_DEVICE_DEFAULT "\n"
                "     --check-config     Read the configuration, say what is wrong with it, and end\n"
                "     --dump-config[=man]\n"

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "log.h"
 
@@ -22,19 +23,16 @@ void log_set_quiet(void) {
 
 static void print(const char *kind, const char *format, va_list ap) __attribute__((format(printf, 2, 0)));
 static void print(const char *kind, const char *format, va_list ap) {
-        va_list again;
+        char text[4096];
 
-        if (log_sink) {
-                char text[1024];
-
-                va_copy(again, ap);
-                (void) vsnprintf(text, sizeof(text), format, again);
-                va_end(again);
+        (void) vsnprintf(text, sizeof(text), format, ap);
+        /* It may be what somebody else wrote, on another host: that drives no terminal. */
+        for (char *p = text; *p != '\0'; p++)
+                if (((unsigned char) *p < ' ' && *p != '\n' && *p != '\t') || *p == 127)
+                        *p = '?';
+        if (log_sink)
                 log_sink(kind, text, log_sink_userdata);
-        }
-        fputs("tdpctl: ", stderr);
-        vfprintf(stderr, format, ap);
-        fputc('\n', stderr);
+        fprintf(stderr, "tdpctl: %s\n", text);
 }
 
 int log_error(int r, const char *format, ...) {

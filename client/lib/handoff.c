@@ -91,7 +91,8 @@ TDP_EXPORT int tdp_handoff_refresh(struct tdp_handoff *h) {
         r = bus_get_all(h->ctx, h->path, HANDOFF, &properties);
         if (r == -ENOENT) /* unknown object: say it in the contract's words */
                 return ctx_fail(h->ctx, r, TDP_ERROR_PREFIX "NoSuchHandoff",
-                                "There is no handoff %s any more", h->id ?: h->path);
+                                "There is no handoff %s any more: tdpctl handoff list (ListHandoffs) has those that there are",
+                                h->id ?: h->path);
         if (r < 0)
                 return r;
 

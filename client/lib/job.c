@@ -230,7 +230,8 @@ TDP_EXPORT int tdp_job_cancel(struct tdp_job *job) {
         r = bus_call_message(job->ctx, m, "Cancel", NULL);
         if (r == -ENOENT)
                 return ctx_fail(job->ctx, r, TDP_ERROR_PREFIX "NoSuchJob",
-                                "There is no job %u; it may have ended", job->id);
+                                "There is no job %u; it may have ended: tdpctl jobs (ListJobs) has those that run",
+                                job->id);
         return r;
 }
 

@@ -28,7 +28,9 @@ TDP_EXPORT int tdp_set_pool(struct tdp_ctx *ctx, uint32_t node, uint64_t page_si
 
         r = bus_call_message(ctx, m, "SetPool", &reply);
         if (r == -ENOENT)
-                return ctx_fail(ctx, r, TDP_ERROR_PREFIX "NoSuchNode", "There is no node %u", node);
+                return ctx_fail(ctx, r, TDP_ERROR_PREFIX "NoSuchNode",
+                                "There is no node %u: tdpctl nodes (ListNodes) has those of that host",
+                                node);
         if (r < 0)
                 return r;
         r = sd_bus_message_read(reply, "o", &job_path);

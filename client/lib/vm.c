@@ -190,7 +190,8 @@ TDP_EXPORT int tdp_vm_refresh(struct tdp_vm *vm) {
 
         r = bus_get_all(vm->ctx, vm->path, VM, &properties);
         if (r == -ENOENT) /* unknown object: say it in the contract's words */
-                return ctx_fail(vm->ctx, r, TDP_ERROR_PREFIX "NoSuchVM", "There is no VM \"%s\" any more",
+                return ctx_fail(vm->ctx, r, TDP_ERROR_PREFIX "NoSuchVM",
+                                "There is no VM \"%s\" any more: tdpctl vms (ListVMs) has those that there are",
                                 vm->name);
         if (r < 0)
                 return r;

@@ -93,6 +93,7 @@ class Usage(Lab):
         self.refused('stauts', says='Did you mean "status"')
         self.refused('frobnicate', says='tdpctl --help')
         self.refused('', says='Unknown verb ""')
+        self.refused('sh\x1b[2Jow\x07\u00f6', says=r'Unknown verb "sh\?\[2Jow\?\u00f6"')
         self.refused('status', '--jsn', says='Did you mean --json')
         self.refused('status', '--json=xml', says='short, pretty or off')
         self.refused('status', '--frob', says='tdpctl status --help')

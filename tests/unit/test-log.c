@@ -95,7 +95,11 @@ static void test_entries(void **state) {
         assert_int_equal(log_warning_errno(-ENOENT, "no file"), -ENOENT);
         assert_string_equal(entry, "MESSAGE=no file: No such file or directory|PRIORITY=4|ERRNO=2|");
 
-        /* Sanitised nowhere: the native protocol takes a newline for what it is. */
+        /* A line is one line, whatever a caller has made of its names. */
+        log_warning("VM \"%s\"", "a\n<0>b\033[2J\177\303\266");
+        assert_string_equal(entry, "MESSAGE=VM \"a?<0>b?[2J?\303\266\"|PRIORITY=4|");
+
+        /* Fields are as they are: the native protocol takes a newline for what it is. */
         log_message(MESSAGE_VM_BUILT, FIELDS(FIELD_TEXT("TDP_VM", "a\nb"), FIELD_BYTES(UINT64_MAX)),
                     "built");
         snprintf(text, sizeof(text), "|MESSAGE_ID=%s|", log_message_id(MESSAGE_VM_BUILT));
