@@ -155,6 +155,7 @@ static int read_all(int fd, char *buffer, size_t *ret_size) {
 
 int message_read(const struct args *args, const char *path, struct tdp_message **ret) {
         bool standard = strcmp(path, "-") == 0;
+        const char *name = standard ? "standard input" : path;
         _cleanup_free_ char *buffer = malloc(FILE_MAX);
         _cleanup_close_ int opened = -1;
         size_t size = 0, e = encoding(args);
@@ -170,18 +171,18 @@ int message_read(const struct args *args, const char *path, struct tdp_message *
 
         r = read_all(standard ? STDIN_FILENO : opened, buffer, &size);
         if (r < 0)
-                return log_error(r, "The message cannot be read from \"%s\": %s", path, strerror(-r));
+                return log_error(r, "The message cannot be read from %s: %s", name, strerror(-r));
         if (size == 0)
-                return log_error(-EINVAL, "There is no message in \"%s\": it is empty.", path);
+                return log_error(-EINVAL, "There is no message in %s: it is empty.", name);
 
         r = encodings[e].from ? encodings[e].from(buffer, size, ret) : tdp_message_new(buffer, size, ret);
         if (r == -EMSGSIZE)
-                return log_error(r, "What is in \"%s\" is longer than a message can be (%u bytes).", path,
+                return log_error(r, "What is in %s is longer than a message can be (%u bytes).", name,
                                  TDP_MESSAGE_MAX);
         if (r == -EBADMSG || r == -EINVAL)
-                return log_error(r, "What is in \"%s\" is no message in %s.", path, encodings[e].name);
+                return log_error(r, "What is in %s is no message in %s.", name, encodings[e].name);
         if (r < 0)
-                return log_error(r, "The message cannot be read from \"%s\": %s", path, strerror(-r));
+                return log_error(r, "The message cannot be read from %s: %s", name, strerror(-r));
         return 0;
 }
 

@@ -85,9 +85,10 @@ static int ssh_ended(struct migrate *m) {
         if (m->ssh > 0 && waitpid(m->ssh, &status, WNOHANG) == m->ssh) {
                 m->ssh = 0;
                 if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-                        return log_error(-ENOENT,
-                                         "There is no tdpctl on %s. Install the package \"tdpd\" there.",
-                                         m->args->to);
+                        return log_error(
+                                        -ENOENT,
+                                        "There is no tdpctl on %s. Install the packages \"tdpctl\" and \"tdpd\" there.",
+                                        m->args->to);
                 if (WIFEXITED(status) && WEXITSTATUS(status) == 255)
                         return log_error(-EHOSTDOWN, "The connection to %s failed.", m->args->to);
         }

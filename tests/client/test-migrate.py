@@ -412,7 +412,7 @@ class Handoff(Pair):
             self.call('deliver', f'--encoding={encoding}', data=data, code=1)
             self.assertRegex(self.said, 'no message')
         self.call('deliver', data=b'x' * 70000, code=1)
-        self.assertIn('longer than', self.said)
+        self.assertIn('What is in standard input is longer than', self.said)
         self.call('deliver', data=b'nonsense', code=1)
         self.assertIn('org.tdpd1.Error.BadMessage', self.said)
 
