@@ -10,21 +10,26 @@
 #include "log.h"
 #include "run.h"
 
-void run_control_open(struct run *run) {
+int run_control_open(struct run *run) {
         int r;
 
         r = runtime_init(&run->runtime, run->args->name);
         if (r >= 0)
                 r = runtime_create(&run->runtime);
+        if (r < 0 && run->is_incoming)
+                return log_error(r, "VM \"%s\" cannot come here: its control socket cannot be made: %s%s",
+                                 run->args->name, strerror(-r),
+                                 r == -EBUSY ? ". Another \"tdpctl run\" has a VM of that name" : "");
         if (r < 0 && r != -ENOENT) /* a user without a session: no surprise */
                 log_notice("VM \"%s\" cannot be migrated: its control socket cannot be made: %s",
                            run->args->name, strerror(-r));
         if (r < 0)
-                return;
+                return 0;
         /* Without it, a migration is noticed by what QEMU tells of it: soon enough for most. */
         run->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
         if (run->watch_fd >= 0)
                 (void) inotify_add_watch(run->watch_fd, run->runtime.folder, IN_CREATE);
+        return 0;
 }
 
 void run_control_noticed(struct run *run) {

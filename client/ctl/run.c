@@ -86,7 +86,8 @@ static int start_on(struct run *run, const struct tdp_memory *memory) {
         if (run->is_incoming && incoming_check_parts(&run->incoming, parts, n) < 0)
                 return EXIT_RUN_FAILED;
 
-        run_control_open(run);
+        if (run_control_open(run) < 0)
+                return EXIT_RUN_FAILED;
         code = run_start(run, parts, n);
         if (code == EXIT_OK)
                 run_control_describe(run, parts, n);
@@ -120,8 +121,7 @@ static int start_plain(struct run *run) {
         code = incoming_plain_parts(&run->incoming, &parts, &n);
         if (code < 0)
                 return EXIT_RUN_FAILED;
-        run_control_open(run);
-        code = run_start(run, parts, n);
+        code = run_control_open(run) < 0 ? EXIT_RUN_FAILED : run_start(run, parts, n);
         if (code == EXIT_OK)
                 run_control_describe(run, parts, n);
         for (size_t i = 0; i < n; i++)

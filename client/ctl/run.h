@@ -60,8 +60,9 @@ struct run {
 int run_start(struct run *run, const struct qemu_part *parts, size_t n_parts);
 int run_bring_up(struct run *run);
 
-/* run-control.c: lets others control QEMU. Without a place for that it goes on. */
-void run_control_open(struct run *run);
+/* run-control.c: lets others control QEMU. Without a place for that it goes on, but for a guest that is to
+ * come: nobody could let it run, or end it. */
+int run_control_open(struct run *run);
 void run_control_describe(struct run *run, const struct qemu_part *parts, size_t n_parts);
 void run_control_publish(struct run *run); /* once QEMU answers */
 /* Something has been made in the folder of the VM. */

@@ -112,6 +112,22 @@ int runtime_create(struct runtime *r) {
         return 0;
 }
 
+int runtime_wait(const struct runtime *r, uint64_t usec) {
+        _cleanup_close_ int fd = -1;
+
+        fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+                return errno == ENOENT ? 0 : -errno;
+        for (uint64_t waited = 0; flock(fd, LOCK_SH | LOCK_NB) < 0; waited += MARK_USEC) {
+                if (errno != EWOULDBLOCK)
+                        return -errno;
+                if (waited >= usec)
+                        return -EBUSY;
+                (void) usleep(MARK_USEC);
+        }
+        return 0;
+}
+
 void runtime_remove(struct runtime *r) {
         if (r->lock_fd < 0)
                 return;

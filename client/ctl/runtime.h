@@ -3,6 +3,7 @@
 
 #include <json-c/json.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * What a run leaves for others of the same user while it lasts: a folder (mode 0700) for each VM, with
@@ -26,6 +27,8 @@ int runtime_make_base(const struct runtime *r);
 
 /* For who runs the VM. -EBUSY: somebody does. */
 int runtime_create(struct runtime *r);
+/* Until nobody runs it (any more), or -EBUSY. */
+int runtime_wait(const struct runtime *r, uint64_t usec);
 void runtime_remove(struct runtime *r);
 
 /* A new object, or a negative errno. */

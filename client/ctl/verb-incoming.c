@@ -22,7 +22,9 @@
 #include "signals.h"
 #include "verbs.h"
 
-#define START_MSEC  30000
+#define START_MSEC 30000
+/* The destination of an attempt that is off ends as soon as its "run" looks. */
+#define END_USEC    UINT64_C(10000000)
 #define RELAY_BYTES 65536
 
 static void say(const char *kind, const char *text, void *userdata) {
@@ -166,6 +168,12 @@ static int bring_up(json_object *spec, const char *name, const struct runtime *r
             asprintf(&log_path, "%s/%s.log", runtime->base, name) < 0)
                 return log_error(-ENOMEM, "Out of memory.");
 
+        r = runtime_wait(runtime, END_USEC);
+        if (r < 0)
+                return log_error(r,
+                                 "A \"tdpctl run\" on the destination has a VM \"%s\": %s. Give it another "
+                                 "name here, or end it there.",
+                                 name, strerror(-r));
         (void) unlink(socket);
         listener = unix_listen(socket);
         if (listener < 0)

@@ -13,14 +13,14 @@ import json
 import os
 import pathlib
 import random
-import shutil
 import signal
 import socket
 import subprocess
 import time
 
 from contract import MIGRATE_KEYS
-from lab import FAKE_TDPD, Lab, TDPCTL, TDPD, main
+from lab import FAKE_TDPD, TDPCTL, TDPD, main
+from pair import Hosts
 
 QEMU = ['qemu-system-x86_64', '-accel', 'tcg', '-nodefaults', '-display', 'none', '-machine', 'pc']
 QEMU_KVM = ['kvm' if word == 'tcg' else word for word in QEMU]
@@ -28,49 +28,14 @@ QEMU_KVM = ['kvm' if word == 'tcg' else word for word in QEMU]
 PATTERN = random.Random(5).randbytes(4 << 20)
 PATTERN_AT = 16 << 20
 
-SSH = '''#!/bin/bash
-# (ssh -xT [-p PORT] -- HOST COMMAND)
-while [[ $1 != 127.0.0.1 ]]; do shift; done
-shift
-source "{far}/environment"
-if [[ $1 == systemd-stdio-bridge ]]; then
-        exec systemd-stdio-bridge --bus-path="$DBUS_SYSTEM_BUS_ADDRESS"
-fi
-exec "$@"
-'''
 
-
-class Pair(Lab):
+class Pair(Hosts):
     def setUp(self):
         super().setUp()
-        for program in (QEMU[0], 'systemd-stdio-bridge', 'dbus-daemon'):
-            if not shutil.which(program):
-                self.skipTest(f'{program} is not installed')
         self.words = self.folder / 'words'
         self.words.write_text('')
-        self.far_folder = self.folder / 'far'
-        self.far_folder.mkdir()
-        tools = self.folder / 'bin'
-        tools.mkdir()
-        path = f'{os.path.dirname(TDPCTL)}:{os.environ["PATH"]}'
-        ssh = tools / 'ssh'
-        ssh.write_text(SSH.format(far=self.far_folder))
-        ssh.chmod(0o755)
-        self.environment.update(PATH=f'{tools}:{path}', FAKE_HANDOFF=str(self.words), TDPCTL_RUNTIME_DIR=f'{self.folder}/run')
-        self.far_environment = {**self.environment, 'PATH': path, 'TDPCTL_RUNTIME_DIR': f'{self.far_folder}/run',
-                                'DBUS_SYSTEM_BUS_ADDRESS': f'unix:path={self.far_folder}/bus'}
-        (self.far_folder / 'environment').write_text(''.join(f'export {key}="{self.far_environment[key]}"\n' for key in (
-            'PATH', 'TDPCTL_RUNTIME_DIR', 'DBUS_SYSTEM_BUS_ADDRESS')))
-
-    @contextlib.contextmanager
-    def far(self):
-        """What is called within is called on the other host."""
-        near = self.folder, self.environment
-        self.folder, self.environment = self.far_folder, self.far_environment
-        try:
-            yield
-        finally:
-            self.folder, self.environment = near
+        for environment in (self.environment, self.far_environment):
+            environment['FAKE_HANDOFF'] = str(self.words)
 
     def end_qemus(self):
         """The far QEMU is nobody's child, and the near one a grandchild."""
@@ -80,12 +45,6 @@ class Pair(Lab):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(vm['pid'], signal.SIGKILL)
                 self.wait_until(lambda: not (folder / 'run/db').exists(), 'the end of "run"')
-
-    def vm_json(self, folder):
-        try:
-            return json.loads((folder / 'run/db/vm.json').read_text())
-        except FileNotFoundError:
-            return None
 
     def far_pid(self):
         vm = self.vm_json(self.far_folder)
@@ -213,6 +172,23 @@ class Migrate(Pair):
         self.failed('', 'copy', '--', *QEMU[:-1], 'q35')
         self.failed('', 'incoming', '--data-address=192.0.2.1')
         self.migrate()
+        self.check_there()
+
+    def test_attempt_before_still_ends(self):
+        """Its far "run" is waited for: without its control socket nobody could let a guest run there, or end it."""
+        folder = self.far_folder / 'run/db'
+        folder.mkdir(parents=True)
+        folder.chmod(0o700)
+        folder.parent.chmod(0o700)
+        lock = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            process = self.start_migrate()
+            self.wait_until(lambda: self.states().get('destination') == 'ready', 'the answer')
+            self.assertIsNone(self.vm_json(self.far_folder))
+        finally:
+            os.close(lock)
+        self.assertTrue(json.loads(process.communicate(timeout=60)[0])['migrated'])
         self.check_there()
 
     def test_answers_are_lost_or_late(self):

@@ -25,8 +25,10 @@ class Line:
 class Guest:
     """Listens for the QEMUs that run the guest, one after the other."""
 
-    def __init__(self, port=PORT):
+    def __init__(self, port=PORT, address='a'):
+        """Those QEMUs reach it at that address; port 0 is any."""
         self.lines = []
+        self._address = address
         self._next = 0  # the number of the next tick
         self._arrived = threading.Condition()
         self._server = socket.create_server(('', port))
@@ -34,7 +36,7 @@ class Guest:
 
     def args(self):
         port = self._server.getsockname()[1]
-        return ['-chardev', f'socket,id=serial,host=a,port={port}', '-serial', 'chardev:serial']
+        return ['-chardev', f'socket,id=serial,host={self._address},port={port}', '-serial', 'chardev:serial']
 
     def _accept(self):
         while True:
