@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/memfd.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,13 +69,31 @@ static sd_bus *connect_to(const char *address) {
 
 typedef struct Share {
         pthread_t thread;
+        unsigned k;
         uint8_t *p;
         uint64_t size;
 } Share;
 
+/* To the k-th of those that we may run on; beyond the last it is anyone's. */
+static void bind_to_cpu(unsigned k) {
+        cpu_set_t all, one;
+
+        if (sched_getaffinity(0, sizeof(all), &all) < 0)
+                die("sched_getaffinity");
+        for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+                if (CPU_ISSET(cpu, &all) && k-- == 0) {
+                        CPU_ZERO(&one);
+                        CPU_SET(cpu, &one);
+                        if (sched_setaffinity(0, sizeof(one), &one) < 0)
+                                die("sched_setaffinity");
+                        return;
+                }
+}
+
 static void *populate_share(void *arg) {
         Share *s = arg;
 
+        bind_to_cpu(s->k); /* left alone, two share one now and then until all is done */
         for (uint64_t done = 0; done < s->size; done += STEP) {
                 uint64_t n = s->size - done < STEP ? s->size - done : STEP;
 
@@ -100,6 +119,7 @@ static void bare_loop(uint64_t bytes, unsigned n_threads) {
                 die("mmap");
         share = bytes / n_threads / (UINT64_C(2) << 20) * (UINT64_C(2) << 20);
         for (unsigned i = 0; i < n_threads; i++) {
+                shares[i].k = i;
                 shares[i].p = p + i * share;
                 shares[i].size = i == n_threads - 1 ? bytes - i * share : share;
                 if (pthread_create(&shares[i].thread, NULL, populate_share, &shares[i]) != 0)
