@@ -3,6 +3,7 @@
 /* The connection, and one way to make a call on it. */
 
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "libtdp-private.h"
@@ -213,4 +214,36 @@ TDP_EXPORT int tdp_ping(struct tdp_ctx *ctx, uint64_t timeout_usec) {
         r = bus_call_message(ctx, m, "Asking the daemon whether it is there", NULL);
         ctx->timeout_usec = saved;
         return r;
+}
+
+static uint64_t now_usec(void) {
+        struct timespec ts;
+
+        (void) clock_gettime(CLOCK_MONOTONIC, &ts);
+        return (uint64_t) ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+int bus_process_until(struct tdp_ctx *ctx, const bool *done, uint64_t timeout_usec, const char *what) {
+        uint64_t deadline = now_usec() + timeout_usec;
+
+        while (!*done) {
+                uint64_t now;
+                int r;
+
+                r = sd_bus_process(ctx->bus, NULL);
+                if (r < 0)
+                        return ctx_fail_bus(ctx, r, NULL, what);
+                if (r > 0)
+                        continue;
+
+                now = now_usec();
+                if (now >= deadline)
+                        return 0;
+                r = sd_bus_wait(ctx->bus, deadline - now);
+                if (r == -EINTR) /* let the caller see what the signal asked for */
+                        return 0;
+                if (r < 0)
+                        return ctx_fail_bus(ctx, r, NULL, what);
+        }
+        return 0;
 }

@@ -38,6 +38,7 @@ TDP_EXPORT struct tdp_handoff *tdp_handoff_free(struct tdp_handoff *first) {
                 struct tdp_handoff *h = first;
 
                 first = h->next;
+                sd_bus_slot_unref(h->watch);
                 tdp_value_free(h->properties);
                 free(h->path);
                 free(h->id);

@@ -3,13 +3,13 @@
 /* Jobs: progress, the end, cancel. */
 
 #include <string.h>
-#include <time.h>
 
 #include "libtdp-private.h"
 
 #define JOB         TDP_SERVICE ".Job"
 #define POLL_USEC   UINT64_C(100000)
 #define UNKNOWN_MAX 20
+#define WAITING     "Waiting for a job"
 /* The callback has to run even if the daemon hangs. */
 #define REFRESH_USEC UINT64_C(1000000)
 
@@ -271,46 +271,13 @@ static int job_result(struct tdp_job *job) {
                         job->error_message ?: "The job failed");
 }
 
-static uint64_t now_usec(void) {
-        struct timespec ts;
-
-        (void) clock_gettime(CLOCK_MONOTONIC, &ts);
-        return (uint64_t) ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
-}
-
-/* Handles what has arrived and waits up to the deadline for more, or for the end of this job. */
-static int process_until(struct tdp_job *job, uint64_t deadline) {
-        sd_bus *bus = job->ctx->bus;
-
-        while (!job->ended) {
-                uint64_t now;
-                int r;
-
-                r = sd_bus_process(bus, NULL);
-                if (r < 0)
-                        return ctx_fail_bus(job->ctx, r, NULL, "Waiting for a job");
-                if (r > 0)
-                        continue;
-
-                now = now_usec();
-                if (now >= deadline)
-                        return 0;
-                r = sd_bus_wait(bus, deadline - now);
-                if (r == -EINTR) /* let the callback see what the signal asked for */
-                        return 0;
-                if (r < 0)
-                        return ctx_fail_bus(job->ctx, r, NULL, "Waiting for a job");
-        }
-        return 0;
-}
-
 static int wait_for_end(struct tdp_job *job, tdp_job_progress_fn_t fn, void *userdata) {
         unsigned n_unknown = 0;
         bool canceling = false;
         int r;
 
         /* Short jobs end before the first look at their progress. */
-        r = process_until(job, now_usec() + POLL_USEC / 4);
+        r = bus_process_until(job->ctx, &job->ended, POLL_USEC / 4, WAITING);
         if (r < 0)
                 return r;
 
@@ -324,7 +291,7 @@ static int wait_for_end(struct tdp_job *job, tdp_job_progress_fn_t fn, void *use
                         (void) tdp_job_cancel(job);
                 }
 
-                r = process_until(job, now_usec() + POLL_USEC);
+                r = bus_process_until(job->ctx, &job->ended, POLL_USEC, WAITING);
                 if (r < 0)
                         return r;
 

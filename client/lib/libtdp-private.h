@@ -75,6 +75,8 @@ struct tdp_handoff {
         struct tdp_ctx *ctx;
         char *path, *id, *vm_name, *role, *state;
         struct tdp_value *properties;
+        sd_bus_slot *watch; /* of a connection that may be closed by now */
+        bool changed;       /* told since the last look */
         struct tdp_handoff *next;
 };
 
@@ -103,6 +105,8 @@ int bus_call_message(struct tdp_ctx *ctx, sd_bus_message *m, const char *what, s
 int bus_new_call(struct tdp_ctx *ctx, const char *path, const char *interface, const char *member,
                  sd_bus_message **ret);
 int bus_get_all(struct tdp_ctx *ctx, const char *path, const char *interface, struct tdp_value **ret);
+/* Handles what arrives, so long, or until done is set by it. */
+int bus_process_until(struct tdp_ctx *ctx, const bool *done, uint64_t timeout_usec, const char *what);
 int bus_parse_failed(struct tdp_ctx *ctx, int r, const char *what);
 
 /* value.c */

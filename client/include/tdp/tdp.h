@@ -369,6 +369,13 @@ const char *tdp_handoff_get_state(const struct tdp_handoff *handoff); /* as of t
 int tdp_handoff_refresh(struct tdp_handoff *handoff);
 const struct tdp_value *tdp_handoff_get_properties(const struct tdp_handoff *handoff);
 
+/*
+ * Until the daemon tells that something of it has changed, so long at most. 1: its state is what was told,
+ * all else is for a refresh. 0: nothing was told, which may have been lost if the daemon was restarted. The
+ * first call begins to listen: what was told before it is not seen.
+ */
+int tdp_handoff_wait(struct tdp_handoff *handoff, uint64_t timeout_usec);
+
 /* What this side has to say now and has not been taken yet. */
 int tdp_handoff_next(struct tdp_handoff *handoff, struct tdp_message **ret_message);
 
