@@ -11,6 +11,7 @@
 #include "json.h"
 #include "line.h"
 #include "log.h"
+#include "message-file.h"
 #include "size.h"
 #include "verbs.h"
 
@@ -150,6 +151,7 @@ void incoming_done(struct incoming *in) {
         in->fd = close_keep_errno(in->fd);
         tdp_handoff_free(in->handoff);
         in->handoff = NULL;
+        in->commit = tdp_message_free(in->commit);
         free(in->argv);
         in->argv = NULL;
         if (in->spec)
@@ -171,13 +173,40 @@ void incoming_ready(struct incoming *in, const struct runtime *runtime, pid_t pi
         json_add_string(ready, "qmp", runtime->lock_fd >= 0 ? runtime->qmp : NULL);
         json_add_uint(ready, "built_bytes", built);
         json_add_uint(ready, "build_usec", usec);
+        json_object_object_add(ready, "commits", json_object_new_boolean(in->mode == INCOMING_HANDOFF));
         json_object_object_add(o, "ready", ready);
         /* Held from now on by who has asked; if that one has died, by nobody. */
         close_keep_errno(runtime_mark(runtime, "incoming"));
         tell(in, o);
-
         log_set_sink(NULL, NULL);
-        in->fd = close_keep_errno(in->fd);
+}
+
+void incoming_hear(struct incoming *in) {
+        const char *text;
+        json_object *o, *arguments = NULL;
+        int r;
+
+        r = line_read(in->fd, &o);
+        if (r < 0) {
+                in->fd = close_keep_errno(in->fd);
+                return;
+        }
+        (void) json_object_object_get_ex(o, "arguments", &arguments);
+        text = arguments ? get_string(arguments, "message") : NULL;
+        in->commit = tdp_message_free(in->commit);
+        if (text && message_from_base64(text, strlen(text), &in->commit) < 0)
+                in->commit = NULL;
+        json_object_put(o);
+}
+
+void incoming_tell_committed(struct incoming *in, const struct tdp_message *message) {
+        json_object *o = json_object_new_object(), *data = json_object_new_object();
+        _cleanup_free_ char *text = message ? message_to_base64(message) : NULL;
+
+        json_add_string(data, "message", text);
+        json_add_string(o, "event", INCOMING_COMMITTED);
+        json_object_object_add(o, "data", data);
+        tell(in, o);
 }
 
 static json_object *wanted_parts(const struct incoming *in, size_t *ret_n) {

@@ -10,6 +10,9 @@
 #include "cleanup.h"
 #include "line.h"
 
+#define READ_SIZE  4096
+#define BUFFER_MAX (4U << 20)
+
 int line_read(int fd, json_object **ret) {
         _cleanup_free_ char *line = NULL;
         size_t length = 0, allocated = 0;
@@ -85,4 +88,50 @@ int line_send(int fd, json_object *o) {
                 sent += (size_t) n;
         }
         return 0;
+}
+
+void line_buffer_done(struct line_buffer *b) {
+        free(b->data);
+        *b = (struct line_buffer){};
+}
+
+int line_buffer_read(struct line_buffer *b, int fd) {
+        ssize_t n;
+
+        if (b->used > 0)
+                memmove(b->data, b->data + b->used, b->length - b->used);
+        b->length -= b->used;
+        b->used = 0;
+        if (b->length > BUFFER_MAX)
+                return -EMSGSIZE;
+        if (b->allocated - b->length < READ_SIZE) {
+                char *bigger = realloc(b->data, b->length + 2 * READ_SIZE);
+
+                if (!bigger)
+                        return -ENOMEM;
+                b->data = bigger;
+                b->allocated = b->length + 2 * READ_SIZE;
+        }
+
+        n = read(fd, b->data + b->length, READ_SIZE);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                return 0;
+        if (n <= 0)
+                return -ECONNRESET;
+        b->length += (size_t) n;
+        return 1;
+}
+
+char *line_buffer_next(struct line_buffer *b, size_t *ret_size) {
+        char *line, *end;
+
+        if (b->used == b->length)
+                return NULL;
+        line = b->data + b->used;
+        end = memchr(line, '\n', b->length - b->used);
+        if (!end)
+                return NULL;
+        *ret_size = (size_t) (end - line) + 1;
+        b->used += *ret_size;
+        return line;
 }

@@ -42,73 +42,6 @@ int migrate_carry(struct migrate *m, bool from_source) {
         return 1;
 }
 
-static bool state_is(const struct tdp_handoff *h, const char *a, const char *b, const char *c) {
-        const char *state = h ? tdp_handoff_get_state(h) ?: "" : "";
-
-        return strcmp(state, a) == 0 || strcmp(state, b) == 0 || strcmp(state, c) == 0;
-}
-
-/* What the destination has decided: it decides alone, so its word is enough. -EAGAIN: not yet. */
-static int ask_destination(struct migrate *m) {
-        int r;
-
-        if (!m->in)
-                return -EAGAIN;
-        r = tdp_handoff_refresh(m->in);
-        if (r < 0)
-                return r == -ENOENT ? -EAGAIN
-                                    : r; /* gone, which its tdpd says itself when it is asked to commit */
-        if (!state_is(m->in, "owner", "taken", "done"))
-                return -EAGAIN;
-        m->owner = OWNER_DESTINATION;
-        return 0;
-}
-
-/* And what the source has heard of it. */
-static int ask_source(struct migrate *m) {
-        int r;
-
-        r = tdp_handoff_refresh(m->out);
-        if (r < 0)
-                return r;
-        if (state_is(m->out, "releasing", "released", "serving"))
-                m->owner = OWNER_DESTINATION;
-        else if (state_is(m->out, "undoing", "kept", "none"))
-                m->owner = OWNER_SOURCE;
-        else
-                return -EAGAIN;
-        return 0;
-}
-
-/* Refused, and not only unanswered: a call whose answer was lost may have been written down. */
-static bool is_refused(struct migrate *m) {
-        const char *name = tdp_error_name(m->source);
-
-        return name && strncmp(name, "org.tdpd1.Error.", strlen("org.tdpd1.Error.")) == 0;
-}
-
-/* Commit, once (more). The reply is the source's to hear, but the guest comes first. */
-static int ask_once(struct migrate *m, const struct tdp_options *options, struct tdp_message **ret_reply) {
-        _cleanup_(tdp_message_freep) struct tdp_message *commit = NULL;
-        bool refused;
-        int r;
-
-        if (m->owner == OWNER_SOURCE)
-                m->owner = OWNER_UNKNOWN;
-        r = tdp_handoff_commit(m->out, options, &commit);
-        if (r < 0) {
-                refused = is_refused(m);
-                if (refused)
-                        (void) migrate_fail(m, m->source, r, "this host's");
-                if (ask_source(m) >= 0)
-                        return 0;
-                if (refused && state_is(m->out, "started", "granted", "offered"))
-                        m->owner = OWNER_SOURCE;
-                return r;
-        }
-        return commit ? tdp_deliver_handoff(m->destination, commit, NULL, ret_reply) : 0;
-}
-
 static void in_doubt(bool *told, int r) {
         if (!*told)
                 log_notice("Not known yet which host has the guest, which stands still: %s. Asking on.",
@@ -116,16 +49,22 @@ static void in_doubt(bool *told, int r) {
         *told = true;
 }
 
-static int make_options(struct migrate *m, struct tdp_options **ret) {
-        int r;
+/* What the destination has said goes to this host's tdpd, which knows what it means, and is nearer. */
+static void pass_on(struct migrate *m, bool ask_anyway) {
+        if (m->owner == OWNER_UNKNOWN && !m->complete && m->in && !migrate_run_commits(m))
+                (void) tdp_handoff_next(m->in, &m->complete);
+        if (m->complete)
+                (void) tdp_deliver_handoff(m->source, m->complete, NULL, NULL);
+        if (m->owner == OWNER_UNKNOWN && (m->complete || ask_anyway))
+                (void) migrate_ask_source(m);
+        m->complete = tdp_message_free(m->complete);
+}
 
-        r = tdp_options_new(ret);
-        if (r >= 0 && m->args->post_copy) {
-                r = tdp_options_set_bool(*ret, "post-copy", true);
-                if (r >= 0)
-                        r = tdp_options_set_u64(*ret, "bytes-left", m->bytes_left);
-        }
-        return r < 0 ? log_error(r, "Out of memory.") : 0;
+static void wait_a_moment(struct migrate *m, int msec) {
+        if (m->there.fd < 0 || m->there.closed)
+                (void) usleep((useconds_t) msec * 1000);
+        else
+                (void) qmp_wait(&m->there, msec);
 }
 
 /*
@@ -133,42 +72,37 @@ static int make_options(struct migrate *m, struct tdp_options **ret) {
  * nothing is done in it that can be done later.
  */
 int migrate_commit(struct migrate *m) {
-        _cleanup_(tdp_options_freep) struct tdp_options *options = NULL;
         bool told = false;
-        uint64_t again = 0, look = migrate_now() + LOOK_USEC;
-        useconds_t pause = 2000;
-        int r;
+        uint64_t again = 0, look = 0;
+        int pause = 2, r;
 
         if (m->mode != INCOMING_HANDOFF) {
                 /* Nobody to ask: both QEMUs say that it is complete. */
                 m->owner = OWNER_DESTINATION;
                 return 0;
         }
-        r = make_options(m, &options);
-        if (r < 0)
-                return r;
+
+        /* The last moment at which nothing has been decided. With post-copy it was before. */
+        if (m->owner == OWNER_SOURCE && !m->args->post_copy) {
+                r = migrate_check(m);
+                if (r < 0)
+                        return r;
+        }
 
         for (;;) {
-                _cleanup_(tdp_message_freep) struct tdp_message *reply = NULL;
-
-                if (migrate_now() >= again) {
-                        r = ask_once(m, options, &reply);
+                if (migrate_now() >= again && !migrate_run_commits(m)) {
+                        r = migrate_ask(m);
                         if (r < 0 && m->owner == OWNER_UNKNOWN)
                                 in_doubt(&told, r);
                         again = migrate_now() + RETRY_USEC;
+                        look = look ?: migrate_now() + LOOK_USEC;
                         tdp_set_timeout(m->destination, CALL_USEC);
                 }
 
-                /* What it says goes to this host's tdpd, which knows what it means, and is nearer. */
-                if (m->owner == OWNER_UNKNOWN && !reply && m->in)
-                        (void) tdp_handoff_next(m->in, &reply);
-                if (reply)
-                        (void) tdp_deliver_handoff(m->source, reply, NULL, NULL);
-                if (m->owner == OWNER_UNKNOWN && (reply || told))
-                        (void) ask_source(m);
+                pass_on(m, told);
                 /* Or it has been said, and was lost. */
-                if (m->owner == OWNER_UNKNOWN && migrate_now() >= look) {
-                        (void) ask_destination(m);
+                if (m->owner == OWNER_UNKNOWN && migrate_now() >= look && !migrate_run_commits(m)) {
+                        (void) migrate_ask_destination(m);
                         look = migrate_now() + LOOK_USEC;
                 }
                 if (m->owner == OWNER_SOURCE)
@@ -186,8 +120,8 @@ int migrate_commit(struct migrate *m) {
                                         "must go on nowhere by hand. Bring tdpd there back, then call \"tdpctl "
                                         "migrate %s --to=%s\" again: it goes on from here.",
                                         m->name, m->args->to, m->name, m->args->to);
-                (void) usleep(pause);
-                pause = pause < 50000 ? 2 * pause : pause;
+                wait_a_moment(m, pause);
+                pause = pause < 50 ? 2 * pause : pause;
         }
 }
 
@@ -228,19 +162,36 @@ static int tell_arrived(struct migrate *m) {
 
 /* It has been said, and may have been lost on its way to the source. */
 static int tell_complete(struct migrate *m) {
-        _cleanup_(tdp_options_freep) struct tdp_options *options = NULL;
-        int r;
+        int r = 0;
 
-        if (!m->complete) {
-                r = make_options(m, &options);
-                if (r >= 0)
-                        r = ask_once(m, options, &m->complete);
-                if (r < 0)
-                        return r;
-        }
-        r = m->complete ? tdp_deliver_handoff(m->source, m->complete, NULL, NULL) : 0;
+        if (!m->complete)
+                r = migrate_ask(m);
+        if (r >= 0 && m->complete)
+                r = tdp_deliver_handoff(m->source, m->complete, NULL, NULL);
         m->complete = tdp_message_free(m->complete);
         return r;
+}
+
+/* All that is to be said until the source's memory is free. 1: it is. */
+static int carry_on(struct migrate *m) {
+        int carried, r;
+
+        r = tdp_handoff_refresh(m->out);
+        if (r < 0)
+                return r == -ENOENT ? 1 : r;
+        if (migrate_state_is(m->out, "committing", "serving", "serving"))
+                (void) tell_complete(m);
+        /* The destination keeps the record until it hears this. */
+        carried = migrate_carry(m, true);
+        if (carried < 0)
+                return carried;
+        if (carried == 0 && migrate_state_is(m->out, "released", "released", "released"))
+                return 1;
+        /* Its guest has just begun to run: it is left alone unless there may be something to hear. */
+        if (migrate_state_is(m->out, "releasing", "released", "released"))
+                return 0;
+        r = migrate_carry(m, false);
+        return r < 0 ? r : 0;
 }
 
 int migrate_release(struct migrate *m) {
@@ -256,40 +207,23 @@ int migrate_release(struct migrate *m) {
         /* A tdpd that is started anew goes on where it was: what fails meanwhile is tried again. */
         m->patient = true;
         while (m->mode == INCOMING_HANDOFF) {
-                int carried;
+                /* What is told from here on is not missed; without that it is looked at more rarely. */
+                bool listens = tdp_handoff_wait(m->out, 0) >= 0;
 
-                r = tdp_handoff_refresh(m->out);
-                if (r == -ENOENT)
+                r = carry_on(m);
+                if (r > 0)
                         break;
-                if (r < 0) {
-                        if (migrate_now() >= deadline) {
-                                m->patient = false;
-                                return migrate_fail(m, m->source, r, "this host's");
-                        }
-                        (void) usleep(RETRY_USEC);
-                        continue;
+                if (migrate_now() >= deadline && r < 0) {
+                        m->patient = false;
+                        return migrate_fail(m, m->source, r, "this host's");
                 }
-                if (state_is(m->out, "committing", "serving", "serving"))
-                        (void) tell_complete(m);
-                /* The destination keeps the record until it hears this. */
-                carried = migrate_carry(m, true);
-                if (carried >= 0 && state_is(m->out, "released", "released", "released") && carried == 0)
-                        break;
-                r = migrate_carry(m, false);
-                if (carried < 0 || r < 0) {
-                        if (migrate_now() >= deadline)
-                                return log_error(-ETIMEDOUT,
-                                                 "Not all that was to be said could be carried.");
+                if (migrate_now() >= deadline)
+                        return log_error(
+                                        -ETIMEDOUT,
+                                        "This host's tdpd has not freed the guest's memory yet (state \"%s\").",
+                                        tdp_handoff_get_state(m->out));
+                if (r < 0 || !listens || tdp_handoff_wait(m->out, RETRY_USEC) < 0)
                         (void) usleep(RETRY_USEC);
-                } else if (carried == 0 && r == 0) {
-                        if (migrate_now() >= deadline)
-                                return log_error(
-                                                -ETIMEDOUT,
-                                                "This host's tdpd has not freed the guest's memory yet (state "
-                                                "\"%s\").",
-                                                tdp_handoff_get_state(m->out));
-                        (void) usleep(20000);
-                }
         }
         /* Its "run" ends with it. */
         (void) qmp_execute(&m->here, "quit", CALL_USEC, NULL, NULL);

@@ -3,6 +3,7 @@
 /* migrate: QEMU to QEMU, by QMP. */
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 
 #include "json.h"
@@ -35,11 +36,21 @@ void migrate_on_event_here(const char *event, json_object *data, void *userdata)
                 m->runs_here = true;
 }
 
+/* With post-copy memory follows. */
+static void note_status_there(struct migrate *m, json_object *data) {
+        note_status(m->status_there, data);
+        if (strcmp(m->status_there, "completed") == 0 ||
+            (m->args->post_copy && strcmp(m->status_there, "postcopy-active") == 0))
+                m->loaded_there = true;
+}
+
 void migrate_on_event_there(const char *event, json_object *data, void *userdata) {
         struct migrate *m = userdata;
 
         if (strcmp(event, "MIGRATION") == 0)
-                note_status(m->status_there, data);
+                note_status_there(m, data);
+        else if (strcmp(event, INCOMING_COMMITTED) == 0)
+                migrate_on_committed(m, data);
         else if (strcmp(event, "RESUME") == 0) {
                 m->resume_usec = migrate_now();
                 m->runs_there = true;
@@ -58,16 +69,25 @@ static int call(struct migrate *m, struct qmp *q, const char *command, json_obje
 }
 
 static json_object *capabilities(const struct migrate *m) {
-        static const char *const names[] = { "events", "pause-before-switchover", "return-path",
-                                             "late-block-activate" };
+        /* A return path would have the source wait until the destination has loaded all, which "run" there
+         * sees sooner; nothing is decided at a pause. What an earlier migration has set is reset. */
+        const struct {
+                const char *name;
+                bool on;
+        } all[] = {
+                { "events", true },
+                { "late-block-activate", true },
+                { "pause-before-switchover", false },
+                { "return-path", m->args->post_copy },
+                { "postcopy-ram", m->args->post_copy },
+        };
         json_object *arguments = json_object_new_object(), *list = json_object_new_array();
 
-        for (size_t i = 0; i <= ELEMENTSOF(names); i++) {
+        for (size_t i = 0; i < ELEMENTSOF(all); i++) {
                 json_object *o = json_object_new_object();
 
-                json_add_string(o, "capability", i < ELEMENTSOF(names) ? names[i] : "postcopy-ram");
-                json_object_object_add(o, "state",
-                                       json_object_new_boolean(i < ELEMENTSOF(names) || m->args->post_copy));
+                json_add_string(o, "capability", all[i].name);
+                json_object_object_add(o, "state", json_object_new_boolean(all[i].on));
                 json_object_array_add(list, o);
         }
         json_object_object_add(arguments, "capabilities", list);
@@ -140,37 +160,37 @@ static int look(struct migrate *m, bool *ret_once) {
 
 /* Whichever of the two QEMUs says something first. */
 static int wait_for_events(struct migrate *m) {
-        int r;
+        struct pollfd fds[] = { { .fd = m->here.fd, .events = POLLIN },
+                                { .fd = m->there.fd, .events = POLLIN } };
 
-        r = qmp_wait(&m->here, POLL_MSEC);
-        if (r < 0)
-                return log_error(r, "This host's QEMU has closed its control socket.");
-        r = qmp_process(&m->there);
-        return r < 0 ? log_error(r, "The destination's QEMU, or the connection to it, has gone.") : 0;
+        (void) poll(fds, ELEMENTSOF(fds), POLL_MSEC);
+        if (qmp_process(&m->here) < 0)
+                return log_error(-ECONNRESET, "This host's QEMU has closed its control socket.");
+        if (qmp_process(&m->there) < 0)
+                return log_error(-ECONNRESET, "The destination's QEMU, or the connection to it, has gone.");
+        if (strcmp(m->status_there, "failed") == 0)
+                return log_error(-EIO, "The destination's QEMU could not load the guest.");
+        return 0;
 }
 
-/* It has all that it needs to run, with post-copy all but memory. */
-static int wait_until_loaded(struct migrate *m) {
+/* It says so by itself, or has, to another connection. */
+int migrate_wait_until_loaded(struct migrate *m) {
         uint64_t deadline = migrate_now() + LOAD_USEC;
+        int r = 0;
 
-        for (;;) {
-                json_object *v;
-                int r;
-
-                if (strcmp(m->status_there, "completed") == 0 ||
-                    (m->args->post_copy && strcmp(m->status_there, "postcopy-active") == 0))
-                        return 0;
+        if (!m->loaded_there) {
+                r = qmp_execute(&m->there, "query-migrate", COMMAND_USEC, NULL, NULL);
+                if (r >= 0)
+                        note_status_there(m, qmp_result(&m->there));
+        }
+        while (r >= 0 && !m->loaded_there) {
                 if (strcmp(m->status_there, "failed") == 0)
                         return log_error(-EIO, "The destination's QEMU could not load the guest.");
-                r = qmp_wait(&m->there, POLL_MSEC);
-                if (r < 0)
-                        return log_error(r, "The destination's QEMU, or the connection to it, has gone.");
                 if (migrate_now() >= deadline)
                         return log_error(-ETIMEDOUT, "The destination's QEMU has not loaded the guest.");
-                if (qmp_execute(&m->there, "query-migrate", COMMAND_USEC, NULL, NULL) >= 0 &&
-                    (v = qmp_result(&m->there)))
-                        note_status(m->status_there, v);
+                r = qmp_wait(&m->there, POLL_MSEC);
         }
+        return r < 0 ? log_error(r, "The destination's QEMU, or the connection to it, has gone.") : 0;
 }
 
 int migrate_copy(struct migrate *m) {
@@ -180,20 +200,6 @@ int migrate_copy(struct migrate *m) {
 
         r = start(m);
         while (r >= 0) {
-                if (strcmp(m->status, "pre-switchover") == 0 && !switching) {
-                        json_object *arguments = json_object_new_object();
-
-                        /* The last moment at which nothing has been decided, and the guest stands still. */
-                        r = migrate_check(m);
-                        json_add_string(arguments, "state", "pre-switchover");
-                        if (r >= 0)
-                                r = call(m, &m->here, "migrate-continue", arguments);
-                        else
-                                json_object_put(arguments);
-                        switching = true;
-                        next = UINT64_MAX; /* QEMU says by itself what is left to be said */
-                        continue;
-                }
                 if (strcmp(m->status, "completed") == 0 || strcmp(m->status, "postcopy-active") == 0)
                         break;
                 if (strcmp(m->status, "cancelled") == 0) {
@@ -206,8 +212,8 @@ int migrate_copy(struct migrate *m) {
                         next = migrate_now() + LOOK_USEC;
                         if (r >= 0 && once && m->args->post_copy && !switching) {
                                 r = call(m, &m->here, "migrate-start-postcopy", NULL);
-                                once = false;
-                                next = UINT64_MAX;
+                                switching = true;
+                                next = UINT64_MAX; /* QEMU says by itself what is left to be said */
                         }
                         continue;
                 }
@@ -215,8 +221,9 @@ int migrate_copy(struct migrate *m) {
                 if (r >= 0 && !switching)
                         r = migrate_check(m);
         }
-        if (r >= 0)
-                r = wait_until_loaded(m);
+        /* "run" there waits for it, where a handoff is to be committed. */
+        if (r >= 0 && m->mode != INCOMING_HANDOFF)
+                r = migrate_wait_until_loaded(m);
         if (r < 0)
                 progress_end(&m->progress, false);
         return r;
@@ -255,6 +262,7 @@ int migrate_arrive(struct migrate *m) {
 
 int migrate_resume_there(struct migrate *m) {
         uint64_t deadline = migrate_now() + COMMAND_USEC;
+        json_object *v;
         int r;
 
         if (m->runs_there)
@@ -263,8 +271,14 @@ int migrate_resume_there(struct migrate *m) {
         if (r == -EREMOTEIO)
                 return log_error(r, "The destination's QEMU does not let the guest run: %s",
                                  qmp_error(&m->there));
-        while (r >= 0 && !m->runs_there && migrate_now() < deadline)
-                r = qmp_wait(&m->there, POLL_MSEC);
+        while (r >= 0 && !m->runs_there && migrate_now() < deadline) {
+                /* One that runs already says nothing. */
+                r = qmp_execute(&m->there, "query-status", COMMAND_USEC, NULL, NULL);
+                v = r >= 0 ? json_object_object_get(qmp_result(&m->there), "running") : NULL;
+                m->runs_there = m->runs_there || (v && json_object_get_boolean(v));
+                if (r >= 0 && !m->runs_there)
+                        r = qmp_wait(&m->there, POLL_MSEC);
+        }
         if (r < 0)
                 return r;
         return m->runs_there ? 0 : -ETIMEDOUT;

@@ -31,6 +31,13 @@ enum owner {
         OWNER_DESTINATION,
 };
 
+/* By whom the destination is asked to take it. */
+enum way {
+        WAY_NONE,   /* nobody, so far */
+        WAY_RUN,    /* its "run", which has not said yet what came of it */
+        WAY_DAEMON, /* its tdpd, from here */
+};
+
 struct migrate {
         const struct args *args;
         const char *name;
@@ -53,7 +60,10 @@ struct migrate {
         char status_there[24];
         pid_t ssh;
         bool runs_there;
-        json_object *ready; /* what the destination's "run" has said of itself */
+        bool loaded_there; /* the guest: all that it needs to run */
+        enum way way;
+        uint64_t way_until_usec; /* when it is given up */
+        json_object *ready;      /* what the destination's "run" has said of itself */
         unsigned port;
 
         struct tdp_ctx *source, *destination; /* NULL: there is none */
@@ -96,6 +106,7 @@ int migrate_copy(struct migrate *m);
 /* What has gone over, once it does not matter any more how long asking takes. */
 void migrate_count(struct migrate *m);
 int migrate_arrive(struct migrate *m);
+int migrate_wait_until_loaded(struct migrate *m);
 int migrate_resume_there(struct migrate *m);
 /* The guest goes on here. Negative if QEMU does not say so. */
 int migrate_resume_here(struct migrate *m);
@@ -108,6 +119,19 @@ int migrate_commit(struct migrate *m);
 int migrate_release(struct migrate *m);
 /* Carries what one has to say to the other one, and its reply back. 1: there was something. */
 int migrate_carry(struct migrate *m, bool from_source);
+
+/*
+ * migrate-ask.c: whose it is. migrate_ask() says commit, once (more), to whom is nearest; m->complete is the
+ * reply. The others ask what this host's tdpd has heard, or what the destination's has decided; -EAGAIN: not
+ * yet.
+ */
+int migrate_ask(struct migrate *m);
+/* The destination's "run" has been told, and can still be expected to answer. */
+bool migrate_run_commits(struct migrate *m);
+void migrate_on_committed(struct migrate *m, json_object *data);
+int migrate_ask_source(struct migrate *m);
+int migrate_ask_destination(struct migrate *m);
+bool migrate_state_is(const struct tdp_handoff *h, const char *a, const char *b, const char *c);
 
 /* migrate-undo.c: all back, in reverse order; only while the source owns the guest. */
 void migrate_undo(struct migrate *m);

@@ -12,9 +12,7 @@
 #include "cleanup.h"
 #include "qmp.h"
 
-#define READ_SIZE      4096
-#define LINE_MAX_BYTES (4U << 20)
-#define CHECK_MSEC     100
+#define CHECK_MSEC 100
 
 void qmp_init(struct qmp *q, int fd) {
         *q = (struct qmp){ .fd = fd };
@@ -24,7 +22,7 @@ void qmp_init(struct qmp *q, int fd) {
 void qmp_done(struct qmp *q) {
         if (q->reply)
                 json_object_put(q->reply);
-        free(q->buffer);
+        line_buffer_done(&q->lines);
         q->fd = close_keep_errno(q->fd);
         *q = (struct qmp){ .fd = -1 };
 }
@@ -52,54 +50,26 @@ static int on_line(struct qmp *q, const char *line) {
         return 0;
 }
 
-static int on_data(struct qmp *q) {
-        char *end;
-        int r;
-
-        while ((end = memchr(q->buffer, '\n', q->length))) {
-                size_t used = (size_t) (end - q->buffer) + 1;
-
-                *end = '\0';
-                r = used > 2 ? on_line(q, q->buffer) : 0;
-                memmove(q->buffer, q->buffer + used, q->length - used);
-                q->length -= used;
-                if (r < 0)
-                        return r;
-        }
-        return q->length > LINE_MAX_BYTES ? -EPROTO : 0;
-}
-
 int qmp_process(struct qmp *q) {
+        char *line;
+        size_t size;
         int r;
 
         while (!q->closed) {
-                ssize_t n;
-
-                if (q->allocated - q->length < READ_SIZE) {
-                        char *bigger = realloc(q->buffer, q->length + 2 * READ_SIZE);
-
-                        if (!bigger)
-                                return -ENOMEM;
-                        q->buffer = bigger;
-                        q->allocated = q->length + 2 * READ_SIZE;
-                }
-
-                n = read(q->fd, q->buffer + q->length, READ_SIZE);
-                if (n < 0 && errno == EAGAIN)
+                r = line_buffer_read(&q->lines, q->fd);
+                if (r == 0)
                         return 0;
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n <= 0)
-                        break;
-                q->length += (size_t) n;
-                r = on_data(q);
+                while (r > 0 && (line = line_buffer_next(&q->lines, &size))) {
+                        line[size - 1] = '\0';
+                        if (size > 2)
+                                r = on_line(q, line) < 0 ? -EPROTO : r;
+                }
                 if (r < 0) {
                         /* Whatever comes after what makes no sense is not kept, and not waited for. */
                         q->closed = true;
-                        return r;
+                        return r == -EMSGSIZE ? -EPROTO : r;
                 }
         }
-        q->closed = true;
         return -ECONNRESET;
 }
 
@@ -151,13 +121,11 @@ static int send_all(int fd, const char *text, size_t size, uint64_t deadline) {
         return 0;
 }
 
-int qmp_call(struct qmp *q, const char *command, json_object *arguments, uint64_t timeout_usec,
-             int (*check)(void *userdata), void *userdata) {
-        uint64_t deadline = now_usec() + timeout_usec;
+/* Consumes the arguments. */
+static int send_command(struct qmp *q, const char *command, json_object *arguments, uint64_t deadline) {
         json_object *o = json_object_new_object();
         _cleanup_free_ char *text = NULL;
-        json_object *v;
-        int n, r;
+        int n;
 
         json_object_object_add(o, "execute", json_object_new_string(command));
         if (arguments)
@@ -168,16 +136,31 @@ int qmp_call(struct qmp *q, const char *command, json_object *arguments, uint64_
                 text = NULL;
                 return -ENOMEM;
         }
+        return send_all(q->fd, text, (size_t) n, deadline);
+}
+
+int qmp_send(struct qmp *q, const char *command, json_object *arguments, uint64_t timeout_usec) {
+        return send_command(q, command, arguments, now_usec() + timeout_usec);
+}
+
+int qmp_call(struct qmp *q, const char *command, json_object *arguments, uint64_t timeout_usec,
+             int (*check)(void *userdata), void *userdata) {
+        uint64_t deadline = now_usec() + timeout_usec;
+        json_object *v;
+        int r;
 
         r = wait_for(q, true, deadline, check, userdata);
-        if (r < 0)
+        if (r < 0) {
+                if (arguments)
+                        json_object_put(arguments);
                 return r;
+        }
 
         if (q->reply) {
                 json_object_put(q->reply);
                 q->reply = NULL;
         }
-        r = send_all(q->fd, text, (size_t) n, deadline);
+        r = send_command(q, command, arguments, deadline);
         if (r >= 0)
                 r = wait_for(q, false, deadline, check, userdata);
         if (r < 0)

@@ -5,12 +5,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "line.h"
+
 /* The little of QMP, QEMU's control protocol, that "run" and "migrate" need. */
 struct qmp {
         int fd;
         bool greeted, closed;
-        char *buffer;
-        size_t length, allocated;
+        struct line_buffer lines;
         json_object *reply;
 
         /* data: of the event, NULL if it has none. It must not execute anything. */
@@ -35,6 +36,10 @@ int qmp_execute(struct qmp *q, const char *command, uint64_t timeout_usec, int (
  * next command, and what it says to a refusal is qmp_error(). */
 int qmp_call(struct qmp *q, const char *command, json_object *arguments, uint64_t timeout_usec,
              int (*check)(void *userdata), void *userdata);
+
+/* Only sends one. For what tells its outcome by events; the next command does not wait for it. */
+int qmp_send(struct qmp *q, const char *command, json_object *arguments, uint64_t timeout_usec);
+
 json_object *qmp_result(const struct qmp *q);
 const char *qmp_error(const struct qmp *q);
 

@@ -85,7 +85,6 @@ static bool is_abandoned(struct run *run) {
 }
 
 static void look_as_destination(struct run *run) {
-        static const char *const mine[] = { "taken", "owner", "done", NULL };
         static const char *const off[] = { "freeing", "gone", NULL };
         static const char *const waits[] = { "ready", "receiving", NULL };
         struct incoming *in = &run->incoming;
@@ -103,16 +102,17 @@ static void look_as_destination(struct run *run) {
                 return;
         }
 
-        r = look_at(run, in->id, "destination");
+        /* What tdpd has told already needs no asking. */
+        r = run_is_owner(run) ? 0 : look_at(run, in->id, "destination");
         if (r < 0 && r != -ENOENT)
                 return; /* tdpd is away: it will be back */
         state = r < 0 ? "gone" : tdp_handoff_get_state(in->handoff);
-        if (is_one_of(state, mine)) {
+        if (r >= 0 && run_is_owner(run)) {
                 if (in->owner_since_usec == 0)
                         in->owner_since_usec = now_usec();
                 if (in->resumed)
                         settle(run);
-                else if (now_usec() - in->owner_since_usec >= GRACE_USEC) {
+                else if (in->commits || now_usec() - in->owner_since_usec >= GRACE_USEC) {
                         log_notice("VM \"%s\" is this host's now: its guest runs.", run->args->name);
                         (void) qmp_execute(&run->qmp, "cont", COMMAND_USEC, NULL, NULL);
                 }

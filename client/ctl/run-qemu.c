@@ -62,11 +62,22 @@ int run_start(struct run *run, const struct qemu_part *parts, size_t n_parts) {
         return EXIT_OK;
 }
 
+/* With post-copy memory follows, and all else is there. */
+static bool is_loaded(const struct run *run, json_object *data) {
+        json_object *v = data ? json_object_object_get(data, "status") : NULL;
+        const char *status = v ? json_object_get_string(v) : "";
+
+        return strcmp(status, "completed") == 0 ||
+               (run->incoming.post_copy && strcmp(status, "postcopy-active") == 0);
+}
+
 static void on_event(const char *event, json_object *data, void *userdata) {
         struct run *run = userdata;
 
         if (strcmp(event, "STOP") == 0 || strcmp(event, "MIGRATION") == 0)
                 run->looks_after = true;
+        if (strcmp(event, "MIGRATION") == 0 && is_loaded(run, data))
+                run->incoming.loaded = true;
         if (strcmp(event, "RESUME") == 0)
                 run->incoming.resumed = true;
 

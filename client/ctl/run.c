@@ -152,6 +152,7 @@ static int wait_for_end(struct run *run) {
                         { .fd = signal_fd, .events = POLLIN },
                         { .fd = run->qmp.closed ? -1 : run->qmp.fd, .events = POLLIN },
                         { .fd = run->watch_fd, .events = POLLIN },
+                        { .fd = run->incoming.fd, .events = POLLIN },
                 };
 
                 (void) poll(fds, ELEMENTSOF(fds),
@@ -162,6 +163,9 @@ static int wait_for_end(struct run *run) {
                         run_control_noticed(run);
                 if (!run->qmp.closed)
                         (void) qmp_process(&run->qmp);
+                if (fds[4].revents)
+                        incoming_hear(&run->incoming);
+                run_commit(run);
                 if (run_stats_due_msec(&run->stats) == 0)
                         run_stats_sample(&run->stats, run->ctx, run->vm, &run->qemu);
         }
@@ -172,6 +176,7 @@ static int wait_for_end(struct run *run) {
 
 static void run_is_ready(struct run *run) {
         run->looks_after = true;
+        run_commit_prepare(run);
         incoming_ready(&run->incoming, &run->runtime, run->qemu.pid, run->vm);
 }
 

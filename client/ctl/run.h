@@ -74,3 +74,9 @@ void run_control_close(struct run *run);
 int run_guard(struct run *run);
 /* QEMU has ended before the guest was here. True: the handoff is, or was, called off. */
 bool run_guard_cancel(struct run *run);
+
+/* run-commit.c: the destination's part of a commit: what is needed for it, and when it may be done. */
+void run_commit_prepare(struct run *run);
+void run_commit(struct run *run);
+/* As far as its tdpd has told. */
+bool run_is_owner(const struct run *run);

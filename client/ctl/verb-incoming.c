@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "daemon.h"
+#include "incoming.h"
 #include "json.h"
 #include "line.h"
 #include "log.h"
@@ -24,8 +25,7 @@
 
 #define START_MSEC 30000
 /* The destination of an attempt that is off ends as soon as its "run" looks. */
-#define END_USEC    UINT64_C(10000000)
-#define RELAY_BYTES 65536
+#define END_USEC UINT64_C(10000000)
 
 static void say(const char *kind, const char *text, void *userdata) {
         json_object *o = json_object_new_object();
@@ -114,38 +114,61 @@ static int hand_on(int fd, char **ret_qmp) {
         }
 }
 
-static int pump(int from, int to) {
-        char buffer[RELAY_BYTES];
-        ssize_t n, sent = 0;
+static int write_all(int to, const char *line, size_t size) {
+        while (size > 0) {
+                ssize_t n = write(to, line, size);
 
-        n = read(from, buffer, sizeof(buffer));
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-                return 0;
-        if (n <= 0)
-                return -ECONNRESET;
-        while (sent < n) {
-                ssize_t m = write(to, buffer + sent, (size_t) (n - sent));
-
-                if (m < 0 && errno == EINTR)
+                if (n < 0 && errno == EINTR)
                         continue;
-                if (m < 0)
+                if (n < 0)
                         return -errno;
-                sent += m;
+                line += n;
+                size -= (size_t) n;
         }
         return 0;
 }
 
-static void relay(int qmp) {
-        for (;;) {
+/* What is not QEMU's to know (see incoming.h). */
+static bool is_for_run(const char *line, size_t size) {
+        return memmem(line, size, INCOMING_COMMIT, strlen(INCOMING_COMMIT));
+}
+
+/* Line by line: what comes from two is not to be mixed. */
+static int pump(struct line_buffer *lines, int from, int to, int run) {
+        char *line;
+        size_t size;
+        int r;
+
+        r = line_buffer_read(lines, from);
+        while (r > 0 && (line = line_buffer_next(lines, &size)))
+                if (run < 0 || !is_for_run(line, size))
+                        r = write_all(to, line, size) < 0 ? -ECONNRESET : r;
+                else
+                        (void) write_all(run, line, size); /* if it has gone, so has its QEMU */
+        return r;
+}
+
+/* run: -1 if there is no way to it. */
+static void relay(int qmp, int run) {
+        struct line_buffer lines[3] = {};
+        bool goes_on = true;
+
+        while (goes_on) {
                 struct pollfd fds[] = { { .fd = STDIN_FILENO, .events = POLLIN },
-                                        { .fd = qmp, .events = POLLIN } };
+                                        { .fd = qmp, .events = POLLIN },
+                                        { .fd = run, .events = POLLIN } };
 
                 if (poll(fds, ELEMENTSOF(fds), -1) < 0 && errno != EINTR)
-                        return;
-                if ((fds[0].revents && pump(STDIN_FILENO, qmp) < 0) ||
-                    (fds[1].revents && pump(qmp, STDOUT_FILENO) < 0))
-                        return;
+                        break;
+                if (fds[0].revents)
+                        goes_on = pump(&lines[0], STDIN_FILENO, qmp, run) >= 0;
+                if (fds[1].revents)
+                        goes_on = pump(&lines[1], qmp, STDOUT_FILENO, -1) >= 0 && goes_on;
+                if (fds[2].revents && pump(&lines[2], run, STDOUT_FILENO, -1) < 0)
+                        run = -1; /* QEMU's end is seen by itself */
         }
+        for (size_t i = 0; i < ELEMENTSOF(lines); i++)
+                line_buffer_done(&lines[i]);
 }
 
 /* Waits until what was started is there. */
@@ -159,7 +182,9 @@ static int accept_within(int listener, int msec) {
         return fd < 0 ? -errno : fd;
 }
 
-static int bring_up(json_object *spec, const char *name, const struct runtime *runtime, char **ret_qmp) {
+/* ret_run: the way to what was started, which stays open. */
+static int bring_up(json_object *spec, const char *name, const struct runtime *runtime, char **ret_qmp,
+                    int *ret_run) {
         _cleanup_free_ char *socket = NULL, *log_path = NULL;
         _cleanup_close_ int listener = -1, fd = -1;
         int r;
@@ -188,7 +213,10 @@ static int bring_up(json_object *spec, const char *name, const struct runtime *r
         if (r < 0)
                 return log_error(r, "\"tdpctl run\" cannot be started on the destination: %s", strerror(-r));
         r = hand_on(fd, ret_qmp);
-        return r < 0 ? log_error(r, "The destination's QEMU did not come up.") : 0;
+        if (r < 0)
+                return log_error(r, "The destination's QEMU did not come up.");
+        *ret_run = TAKE_FD(fd);
+        return 0;
 }
 
 /* To a QEMU that was started before. */
@@ -209,7 +237,7 @@ static int bring_back(const struct runtime *runtime, char **ret_qmp) {
 
 int verb_incoming(const struct args *args) {
         _cleanup_(runtime_done) struct runtime runtime = { .lock_fd = -1 };
-        _cleanup_close_ int qmp_fd = -1, mark = -1;
+        _cleanup_close_ int qmp_fd = -1, run_fd = -1, mark = -1;
         _cleanup_free_ char *qmp = NULL;
         json_object *spec, *name;
         bool again;
@@ -230,7 +258,7 @@ int verb_incoming(const struct args *args) {
                 (void) log_error(r, "There is no place for a VM's control socket: %s", strerror(-r));
         else
                 r = again ? bring_back(&runtime, &qmp)
-                          : bring_up(spec, json_object_get_string(name), &runtime, &qmp);
+                          : bring_up(spec, json_object_get_string(name), &runtime, &qmp, &run_fd);
         json_object_put(spec);
         if (r < 0)
                 return EXIT_FAILED;
@@ -242,6 +270,6 @@ int verb_incoming(const struct args *args) {
                 return log_error(EXIT_FAILED, "QEMU's control socket cannot be reached: %s",
                                  strerror(-qmp_fd));
         log_set_sink(NULL, NULL);
-        relay(qmp_fd);
+        relay(qmp_fd, run_fd);
         return EXIT_OK;
 }

@@ -6,7 +6,7 @@
  *   refuse-offer, refuse-prepare, refuse-start, refuse-commit: that call   cancel-prepare: the job ends so
  *   abort-commit: the destination does not take it   mute: it does not answer to a commit
  *   lose-complete: it takes it, its first answer is lost   slow-verify: it takes half a second to do it
- *   refuse-cancel: as if too late
+ *   hold-verify: it does not come to an end with it   refuse-cancel: as if too late
  */
 
 #include <errno.h>
@@ -46,6 +46,7 @@ static bool wants(const char *word) {
 static void set_state(struct handoff *h, const char *state) {
         snprintf(h->state, sizeof(h->state), "%s", state);
         h->ticks = 0;
+        (void) sd_bus_emit_properties_changed(bus, h->path, "org.tdpd1.Handoff", "State", NULL);
 }
 
 static bool is(const struct handoff *h, const char *state) {
@@ -102,7 +103,7 @@ void handoffs_tick(void) {
                         if (h->is_source)
                                 say(h, "released");
                         set_state(h, h->is_source ? "released" : "gone");
-                } else if (is(h, "verifying") && h->ticks >= VERIFY_TICKS) {
+                } else if (is(h, "verifying") && h->ticks >= VERIFY_TICKS && !wants("hold-verify")) {
                         set_state(h, "owner");
                         say(h, "complete");
                 }
@@ -200,7 +201,7 @@ static const char *on_commit(struct handoff *h) {
                         set_state(h, "freeing");
                         return "abort";
                 }
-                set_state(h, wants("slow-verify") ? "verifying" : "owner");
+                set_state(h, wants("slow-verify") || wants("hold-verify") ? "verifying" : "owner");
         }
         if (is(h, "verifying"))
                 return NULL;
@@ -355,7 +356,7 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("Id", "s", p_handoff, 0, 0),
         SD_BUS_PROPERTY("VM", "s", p_handoff, 0, 0),
         SD_BUS_PROPERTY("Role", "s", p_handoff, 0, 0),
-        SD_BUS_PROPERTY("State", "s", p_handoff, 0, 0),
+        SD_BUS_PROPERTY("State", "s", p_handoff, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("Mode", "s", p_handoff, 0, 0),
         SD_BUS_PROPERTY("Bytes", "t", p_handoff, 0, 0),
         SD_BUS_PROPERTY("Pending", "u", p_handoff, 0, 0),

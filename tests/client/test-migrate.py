@@ -191,6 +191,27 @@ class Migrate(Pair):
         self.assertTrue(json.loads(process.communicate(timeout=60)[0])['migrated'])
         self.check_there()
 
+    def test_cannot_be_loaded(self):
+        """The source's QEMU is done, and has said so, before that of the destination fails: then nobody takes it there."""
+        seen = self.migrate('--', *QEMU[:-1], 'pc,hpet=off', code=1)
+        self.assertEqual((seen['migrated'], seen['owner']), (False, 'source'), self.said)
+        self.assertIn(seen['failed_phase'], ('copy', 'commit'))
+        self.check_here()
+        self.migrate()
+        self.check_there()
+
+    def test_far_run_does_not_answer(self):
+        """It is stopped when it is to commit: the destination's tdpd is asked from here."""
+        process = self.start_migrate('--bandwidth=2M')
+        self.wait_until(lambda: process.poll() is not None or self.states().get('source') == 'started', 'the start')
+        far_run = int(pathlib.Path(f'/proc/{self.far_pid()}/status').read_text().split('PPid:')[1].split()[0])
+        os.kill(far_run, signal.SIGSTOP)
+        self.addCleanup(os.kill, far_run, signal.SIGCONT)
+        output = process.communicate(timeout=60)[0]
+        self.assertEqual((process.returncode, json.loads(output)['owner']), (0, 'destination'))
+        os.kill(far_run, signal.SIGCONT)
+        self.check_there()
+
     def test_answers_are_lost_or_late(self):
         self.words.write_text('lose-complete slow-verify')
         self.assertTrue(self.migrate()['migrated'])
@@ -255,11 +276,12 @@ class Migrate(Pair):
 
     def test_killed_before_it_runs_there(self):
         """The destination has taken it: its "run" lets it run, and the next one has this host free its memory."""
-        self.words.write_text('slow-verify')
+        self.words.write_text('hold-verify')
         process = self.start_migrate()
         self.wait_until(lambda: self.states().get('destination') == 'verifying', 'commit')
         process.kill()
         process.wait()
+        self.words.write_text('')
         self.wait_until(lambda: self.status(self.far_folder) == 'running', 'the guest')
         self.assertEqual(self.status(self.folder), 'postmigrate')
         self.migrate()
