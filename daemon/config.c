@@ -191,7 +191,12 @@ static int on_entry(void *userdata, const char *section, const char *key, const 
         if (p->r < 0)
                 return 1;
         if (!known) {
-                if (!streq(p->unknown, section))
+                if (section[0] == '\0' && !streq(p->unknown, section))
+                        log_message(MESSAGE_CONFIG_IGNORED, LINE_FIELDS(p, section, key),
+                                    "%s:%u: %s= comes before the first [section], ignoring it and what "
+                                    "follows up to there",
+                                    p->path, p->line, key);
+                else if (!streq(p->unknown, section))
                         log_message(MESSAGE_CONFIG_IGNORED, LINE_FIELDS(p, section, key),
                                     "%s:%u: there is no section [%s], ignoring its %s= and what follows",
                                     p->path, p->line, section, key);

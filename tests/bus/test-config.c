@@ -229,7 +229,7 @@ static void test_check(void **state) {
                         run("Early=1\n[Limits]\nNew=1\nMaxVMs=1\n[Future]\nA=1\nB=2\n[policy]\nDecision=x\n",
                             "--check-config", output, sizeof(output)),
                         0);
-        assert_non_null(strstr(output, ":1: there is no section []"));
+        assert_non_null(strstr(output, ":1: Early= comes before the first [section], ignoring it"));
         assert_non_null(strstr(output, ":3: [Limits] has no New=, ignoring it"));
         assert_non_null(strstr(output,
                                ":6: there is no section [Future], ignoring its A= and what follows"));
