@@ -20,6 +20,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #define SLOTS_BYTES (MIB(512) + MIB(256))
@@ -64,7 +65,7 @@ static void log_call(HandleOp op, uint64_t gpa, uint64_t size, uint32_t max_leve
         if (!file_path(path, "calls"))
                 return;
         f = fopen(path, "ae");
-        if (!f)
+        if (!f || flock(fileno(f), LOCK_EX) < 0) /* whoever reads it empties it */
                 abort();
         fprintf(f, "%s 0x%llx+0x%llx %u\n", names[op], (unsigned long long) gpa, (unsigned long long) size,
                 max_level);
