@@ -42,6 +42,13 @@ class Docs(unittest.TestCase):
                 if word not in ('bytes',):  # of the request itself
                     self.assertIn(f'`{word}`', CONTRACT, file)
 
+    def test_environment(self):
+        """What is looked at and was not set by systemd or the terminal."""
+        for folder, page in (('daemon', 'tdpd.8'), ('client', 'tdpctl.1')):
+            sources = ''.join(f.read_text() for f in (TOP / folder).rglob('*.c'))
+            for name in set(re.findall(r'getenv\("(\w+)"', sources)) - {'FDSTORE', 'NOTIFY_SOCKET', 'JOURNAL_STREAM'}:
+                self.assertIn(name, (TOP / 'docs/man' / page).read_text(), page)
+
     def test_errors(self):
         text = CONTRACT.split('\n### Errors', 1)[1].split('\n## ', 1)[0]
         names = re.findall(r'TDP_ERROR_PREFIX "(\w+)"', (TOP / 'daemon/bus-error.h').read_text())
