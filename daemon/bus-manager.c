@@ -20,6 +20,7 @@
 #include "discover.h"
 #include "draining.h"
 #include "handle.h"
+#include "handoffs.h"
 #include "process.h"
 #include "quarantine.h"
 #include "refusal.h"
@@ -350,6 +351,13 @@ static int get_draining_bytes(sd_bus *bus, const char *path, const char *interfa
         return draining_append_bytes(userdata, reply);
 }
 
+static int get_handoff_outcomes(sd_bus *bus, const char *path, const char *interface, const char *property,
+                                sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        const Manager *m = userdata;
+
+        return handoff_counts_append(m->handoffs ? &m->handoffs->counts : &(HandoffCounts){}, reply);
+}
+
 static int get_quarantine(sd_bus *bus, const char *path, const char *interface, const char *property,
                           sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         return quarantine_append(userdata, reply);
@@ -413,6 +421,7 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("Draining", "a(stau)", get_draining, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("DrainingBytes", "a(utt)", get_draining_bytes, 0,
                         SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("HandoffOutcomes", "a(sst)", get_handoff_outcomes, 0, 0),
         SD_BUS_PROPERTY("Quarantine", "a(sss)", get_quarantine, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("State", "s", get_state, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("Kernel", "a{sv}", bus_get_kernel, 0, 0),

@@ -281,6 +281,7 @@ int handoff_event(Handoff *h, HandoffEvent e, const HandoffMessage *body, Handof
                                         handoff_keep_path(h), strerror(-r));
                 log_debug("Handoff %s: %s -> %s (%s)", h->key, handoff_state_to_string(h->r.state),
                           handoff_state_to_string(next.state), handoff_event_to_string(e));
+                handoff_count(&h->manager->handoffs->counts, h->r.state, &next);
                 h->r = next;
                 /* What belonged to the state before is of no use, but for the news that it is off. */
                 if (h->pending != HANDOFF_SEND_ABORT || !handoff_state_is_final(step.next))

@@ -9,6 +9,7 @@
 #include <systemd/sd-bus.h>
 #include <systemd/sd-event.h>
 
+#include "handoff-count.h"
 #include "handoff-record.h"
 #include "manager.h"
 
@@ -39,6 +40,7 @@ typedef struct Handoffs {
         HandoffId host;                     /* this one */
         struct State *source, *destination; /* folders of records, or NULL: not yet */
         sd_event_source *look;
+        HandoffCounts counts;
 } Handoffs;
 
 int handoffs_new(Manager *m);

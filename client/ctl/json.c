@@ -21,6 +21,7 @@ static const struct {
         { "Reasons", { "reason", "text" } },
         { "Draining", { "name", "bytes", "pids" } },
         { "DrainingBytes", { "node", "page_size", "bytes" } },
+        { "HandoffOutcomes", { "role", "outcome", "count" } },
         { "Quarantine", { "what", "reason", "text" } },
         { "Slots", { "gpa", "size", "flags" } },
         { "Pools", { "page_size", "total", "free", "reserved", "surplus", "leased" } },

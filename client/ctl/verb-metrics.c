@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* metrics: pools and VMs as OpenMetrics text, of what the daemon tells on the bus. */
+/* metrics: pools, VMs and handoffs as OpenMetrics text, of what the daemon tells on the bus. */
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "daemon.h"
 #include "json.h"
-#include "openmetrics.h"
+#include "metrics.h"
 #include "pool-list.h"
 #include "size.h"
 #include "verbs.h"
@@ -83,12 +83,14 @@ struct facts {
         struct tdp_value *manager;
         struct tdp_node *nodes;
         struct tdp_vm *vms;
+        struct tdp_handoff *handoffs;
 };
 
 static void facts_done(struct facts *f) {
         tdp_value_free(f->manager);
         tdp_node_free(f->nodes);
         tdp_vm_free(f->vms);
+        tdp_handoff_free(f->handoffs);
 }
 
 static int facts_read(struct tdp_ctx *ctx, struct facts *f) {
@@ -100,6 +102,8 @@ static int facts_read(struct tdp_ctx *ctx, struct facts *f) {
                 r = tdp_list_nodes(ctx, &f->nodes);
         if (r >= 0)
                 r = tdp_list_vms(ctx, &f->vms);
+        if (r >= 0)
+                r = tdp_list_handoffs(ctx, &f->handoffs);
         if (r < 0)
                 return r;
         tdp_vm_foreach (f->vms, vm) {
@@ -110,19 +114,13 @@ static int facts_read(struct tdp_ctx *ctx, struct facts *f) {
         return 0;
 }
 
-/* Where samples go: text, or JSON. */
-struct sink {
-        FILE *f;
-        json_object *array;
-};
-
-static void begin(const struct sink *s, const struct metric *m) {
+void metrics_begin(const struct sink *s, const struct metric *m) {
         if (s->f)
                 openmetrics_family(s->f, m);
 }
 
-static void emit(const struct sink *s, const struct metric *m, const struct label *labels, size_t n_labels,
-                 uint64_t value) {
+void metrics_emit(const struct sink *s, const struct metric *m, const struct label *labels, size_t n_labels,
+                  uint64_t value) {
         json_object *o, *l;
 
         if (s->f) {
@@ -145,10 +143,10 @@ static void emit_host(const struct sink *s, const struct facts *f) {
         const char *version = tdp_value_get_string(tdp_value_find(f->manager, "Version"));
         const struct tdp_value *device = tdp_value_find(tdp_value_find(f->manager, "Kernel"), "device");
 
-        begin(s, &build_info);
-        emit(s, &build_info, &(struct label){ "version", version ?: "" }, 1, 1);
-        begin(s, &kernel_usable);
-        emit(s, &kernel_usable, NULL, 0, tdp_value_get_bool(device));
+        metrics_begin(s, &build_info);
+        metrics_emit(s, &build_info, &(struct label){ "version", version ?: "" }, 1, 1);
+        metrics_begin(s, &kernel_usable);
+        metrics_emit(s, &kernel_usable, NULL, 0, tdp_value_get_bool(device));
 }
 
 static const char *node_name(const struct tdp_node *node, char buf[static 16]) {
@@ -163,10 +161,11 @@ static void emit_nodes(const struct sink *s, const struct facts *f) {
         for (size_t i = 0; i < ELEMENTSOF(node_metrics); i++) {
                 const struct property_metric *p = &node_metrics[i];
 
-                begin(s, &p->metric);
+                metrics_begin(s, &p->metric);
                 tdp_node_foreach (f->nodes, node)
-                        emit(s, &p->metric, &(struct label){ "node", node_name(node, name) }, 1,
-                             tdp_value_get_uint(tdp_value_find(tdp_node_get_properties(node), p->property)));
+                        metrics_emit(s, &p->metric, &(struct label){ "node", node_name(node, name) }, 1,
+                                     tdp_value_get_uint(tdp_value_find(tdp_node_get_properties(node),
+                                                                       p->property)));
         }
 }
 
@@ -181,17 +180,18 @@ static void emit_pools(const struct sink *s, const struct facts *f) {
         const struct tdp_node *node;
 
         for (size_t i = 0; i < ELEMENTSOF(pool_metrics); i++) {
-                begin(s, &pool_metrics[i]);
+                metrics_begin(s, &pool_metrics[i]);
                 tdp_node_foreach (f->nodes, node)
                         tdp_value_foreach (tdp_value_find(tdp_node_get_properties(node), "Pools"), pool) {
                                 uint64_t page_size = tdp_value_get_uint(tdp_value_at(pool, 0));
                                 uint64_t pages = tdp_value_get_uint(tdp_value_at(pool, (unsigned) i + 1));
                                 char name[16], size[SIZE_TEXT_MAX];
 
-                                emit(s, &pool_metrics[i],
-                                     (struct label[]){ { "node", node_name(node, name) },
-                                                       { "page_size", size_format(page_size, size) } },
-                                     2, pages_to_bytes(pages, page_size));
+                                metrics_emit(s, &pool_metrics[i],
+                                             (struct label[]){
+                                                             { "node", node_name(node, name) },
+                                                             { "page_size", size_format(page_size, size) } },
+                                             2, pages_to_bytes(pages, page_size));
                         }
         }
 }
@@ -206,15 +206,16 @@ static void emit_pool_lists(const struct sink *s, const struct facts *f) {
 
                 if (!list) /* of an older daemon, which has nothing of that kind */
                         continue;
-                begin(s, &p->metric);
+                metrics_begin(s, &p->metric);
                 tdp_node_foreach (f->nodes, node)
                         tdp_value_foreach (tdp_value_find(tdp_node_get_properties(node), "Pools"), pool) {
                                 uint64_t page_size = tdp_value_get_uint(tdp_value_at(pool, 0));
 
-                                emit(s, &p->metric,
-                                     (struct label[]){ { "node", node_name(node, name) },
-                                                       { "page_size", size_format(page_size, size) } },
-                                     2, pool_list_get(list, tdp_node_get_id(node), page_size));
+                                metrics_emit(s, &p->metric,
+                                             (struct label[]){
+                                                             { "node", node_name(node, name) },
+                                                             { "page_size", size_format(page_size, size) } },
+                                             2, pool_list_get(list, tdp_node_get_id(node), page_size));
                         }
                 tdp_value_foreach (list, v) {
                         uint64_t id = tdp_value_get_uint(tdp_value_at(v, 0)),
@@ -223,10 +224,10 @@ static void emit_pool_lists(const struct sink *s, const struct facts *f) {
                         if (nodes_have_pool(f->nodes, id, page_size))
                                 continue;
                         (void) snprintf(name, sizeof(name), "%" PRIu64, id);
-                        emit(s, &p->metric,
-                             (struct label[]){ { "node", name },
-                                               { "page_size", size_format(page_size, size) } },
-                             2, tdp_value_get_uint(tdp_value_at(v, 2)));
+                        metrics_emit(s, &p->metric,
+                                     (struct label[]){ { "node", name },
+                                                       { "page_size", size_format(page_size, size) } },
+                                     2, tdp_value_get_uint(tdp_value_at(v, 2)));
                 }
         }
 }
@@ -239,16 +240,17 @@ static void emit_targets(const struct sink *s, const struct facts *f) {
         const struct tdp_value *target;
         const struct tdp_node *node;
 
-        begin(s, &target_metric);
+        metrics_begin(s, &target_metric);
         tdp_node_foreach (f->nodes, node)
                 tdp_value_foreach (tdp_value_find(tdp_node_get_properties(node), "Targets"), target) {
                         uint64_t page_size = tdp_value_get_uint(tdp_value_at(target, 0));
                         char name[16], size[SIZE_TEXT_MAX];
 
-                        emit(s, &target_metric,
-                             (struct label[]){ { "node", node_name(node, name) },
-                                               { "page_size", size_format(page_size, size) } },
-                             2, pages_to_bytes(tdp_value_get_uint(tdp_value_at(target, 1)), page_size));
+                        metrics_emit(s, &target_metric,
+                                     (struct label[]){ { "node", node_name(node, name) },
+                                                       { "page_size", size_format(page_size, size) } },
+                                     2,
+                                     pages_to_bytes(tdp_value_get_uint(tdp_value_at(target, 1)), page_size));
                 }
 }
 
@@ -274,23 +276,23 @@ static void emit_vms(const struct sink *s, const struct facts *f) {
         for (size_t i = 0; i < ELEMENTSOF(vm_metrics); i++) {
                 const struct property_metric *p = &vm_metrics[i];
 
-                begin(s, &p->metric);
+                metrics_begin(s, &p->metric);
                 tdp_vm_foreach (f->vms, vm)
                         if (tdp_vm_get_properties(vm))
-                                emit(s, &p->metric, &(struct label){ "vm", tdp_vm_get_name(vm) }, 1,
-                                     tdp_value_get_uint(tdp_value_find(tdp_vm_get_properties(vm),
-                                                                       p->property)));
+                                metrics_emit(s, &p->metric, &(struct label){ "vm", tdp_vm_get_name(vm) }, 1,
+                                             tdp_value_get_uint(tdp_value_find(tdp_vm_get_properties(vm),
+                                                                               p->property)));
         }
 
-        begin(s, &lost_metric);
+        metrics_begin(s, &lost_metric);
         tdp_vm_foreach (f->vms, vm) {
                 const struct tdp_value *lost = tdp_value_find(tdp_vm_get_properties(vm), "HoleReasons");
 
                 for (size_t i = 0; tdp_vm_get_properties(vm) && i < ELEMENTSOF(lost_reasons); i++)
-                        emit(s, &lost_metric,
-                             (struct label[]){ { "vm", tdp_vm_get_name(vm) },
-                                               { "reason", lost_reasons[i] } },
-                             2, lost_for(lost, i));
+                        metrics_emit(s, &lost_metric,
+                                     (struct label[]){ { "vm", tdp_vm_get_name(vm) },
+                                                       { "reason", lost_reasons[i] } },
+                                     2, lost_for(lost, i));
         }
 }
 
@@ -318,6 +320,7 @@ int verb_metrics(const struct args *args) {
         emit_pool_lists(&s, &facts);
         emit_targets(&s, &facts);
         emit_vms(&s, &facts);
+        metrics_handoffs(&s, facts.handoffs, tdp_value_find(facts.manager, "HandoffOutcomes"));
         if (args->json != JSON_OFF)
                 return json_print(args, s.array) < 0 ? EXIT_FAILED : EXIT_OK;
         openmetrics_end(stdout);

@@ -235,3 +235,20 @@ void carry_assert(const Side *s, const char *property, const char *value) {
                 fail_msg("%s of %s is \"%s\" instead of \"%s\"", property, s->path, now, value);
         free(now);
 }
+
+uint64_t carry_outcomes(const Side *s, const char *role, const char *outcome) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        const char *of, *word;
+        sd_bus_message *m;
+        uint64_t n, ret = 0;
+
+        if (sd_bus_get_property(s->f->bus, "org.tdpd1", "/org/tdpd1", "org.tdpd1.Manager", "HandoffOutcomes",
+                                &error, &m, "a(sst)") < 0)
+                fail_msg("HandoffOutcomes: %s", error.message);
+        assert_true(sd_bus_message_enter_container(m, 'a', "(sst)") > 0);
+        while (sd_bus_message_read(m, "(sst)", &of, &word, &n) > 0)
+                if (strcmp(of, role) == 0 && strcmp(word, outcome) == 0)
+                        ret += n;
+        sd_bus_message_unref(m);
+        return ret;
+}

@@ -44,4 +44,6 @@ char *carry_property(const Side *s, const char *name);
 uint64_t carry_number(const Side *s, const char *name);
 bool carry_is(const Side *s, const char *state);
 void carry_wait_state(const Side *s, const char *state);
+/* How often it has come to that since tdpd was started: "committed", or the reason that it was off. */
+uint64_t carry_outcomes(const Side *s, const char *role, const char *outcome);
 void carry_assert(const Side *s, const char *property, const char *value);

@@ -52,6 +52,7 @@ static void go_to(Pair *p, Stage stage, bool post_copy, uint64_t deadline_usec) 
 /* The VM is where it was, and nothing else is left. */
 static void ends_at_source(Pair *p) {
         carry_wait_state(&p->source, "kept");
+        assert_int_equal(carry_outcomes(&p->source, "source", "committed"), 0);
         assert_int_equal(count_vms(p->f), 1);
         assert_pool_free(p->free_before - CARRY_BYTES / HUGE_2M);
         reap(p->pid, SIGKILL);
@@ -77,6 +78,7 @@ static void test_canceled(void **state) {
                                 carry_deliver(p.f, &message, &reply);
                                 carry_wait_state(&p.destination, "gone");
                                 carry_assert(other, "Text", "because");
+                                assert_int_equal(carry_outcomes(other, "destination", "canceled"), 1);
                                 carry_assert(other, "Error", ERR("Canceled"));
                         }
                         ends_at_source(&p);
@@ -170,6 +172,8 @@ static void test_post_copy(void **state) {
         carry_deliver(p.f, &message, &reply);
         carry_assert(&p.destination, "State", "done");
         assert_int_equal(carry_number(&p.source, "ReleasedBytes"), CARRY_BYTES);
+        assert_int_equal(carry_outcomes(&p.source, "source", "committed"), 1);
+        assert_int_equal(carry_outcomes(&p.source, "destination", "committed"), 1);
         release(p.f, "/org/tdpd1/vm/db2");
         reap(p.pid, SIGKILL);
         assert_pool_free(p.free_before);

@@ -8,7 +8,7 @@ VM_KEYS = {
     'auto_errors', 'dropped_events', 'table_pages', 'populate_usec', 'build_usec', 'generation', 'object',
 }
 VMS_KEYS = {'name', 'state', 'object', 'pid', 'bytes'}
-STATUS_KEYS = {'version', 'calibration', 'state', 'features', 'policy', 'kernel', 'draining', 'quarantine', 'vms', 'jobs', 'nodes',
+STATUS_KEYS = {'version', 'calibration', 'state', 'features', 'policy', 'kernel', 'draining', 'handoff_outcomes', 'quarantine', 'vms', 'jobs', 'nodes',
                'bytes'}
 WARM_KEYS = {'flavour', 'bytes', 'page_size', 'node', 'wanted', 'ready', 'filling', 'held_back', 'why'}
 NODE_KEYS = {'id', 'cpus', 'memory_total', 'memory_free', 'pools', 'available', 'targets'}

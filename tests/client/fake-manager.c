@@ -13,6 +13,11 @@ int fake_manager_property(sd_bus *b, const char *path, const char *interface, co
         if (strcmp(property, "DrainingBytes") == 0)
                 return sd_bus_message_append(reply, "a(utt)", 2, 0, UINT64_C(2) << 20, UINT64_C(1) << 30, 1,
                                              UINT64_C(1) << 30, UINT64_C(1) << 30);
+        if (strcmp(property, "HandoffOutcomes") == 0)
+                return sd_bus_message_append(reply, "a(sst)", 4, "source", "committed", UINT64_C(3),
+                                             "source", "no-pages", UINT64_C(2), "destination",
+                                             "of-a-later-one", UINT64_C(4), "destination", "other",
+                                             UINT64_C(1));
         if (strcmp(property, "Quarantine") == 0)
                 return sd_bus_message_append(reply, "a(sss)", 1, "/run/tdpd/x.vm", "newer",
                                              "it is of version 2");

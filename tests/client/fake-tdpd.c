@@ -285,6 +285,7 @@ static const sd_bus_vtable manager_vtable[] = {
         SD_BUS_PROPERTY("Kernel", "a{sv}", fake_manager_property, 0, 0),
         SD_BUS_PROPERTY("Warm", "a(sttiuutss)", fake_manager_property, 0, 0),
         SD_BUS_PROPERTY("Draining", "a(stau)", fake_manager_property, 0, 0),
+        SD_BUS_PROPERTY("HandoffOutcomes", "a(sst)", fake_manager_property, 0, 0),
         SD_BUS_PROPERTY("DrainingBytes", "a(utt)", fake_manager_property, 0, 0),
         SD_BUS_PROPERTY("Quarantine", "a(sss)", fake_manager_property, 0, 0),
         SD_BUS_PROPERTY("WarmBytes", "a(utt)", fake_manager_property, 0, 0),

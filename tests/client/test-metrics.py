@@ -87,6 +87,23 @@ class Text(Lab):
         self.assertEqual(samples['tdpd_vm_faults_since_build_total', 'torn'], 3)
         self.assertEqual(samples['tdpd_vm_healed_bytes_total', 'torn'], 4096)
 
+    def test_handoffs(self):
+        """Each state and reason is always there, and no other one."""
+        self.start_fake()
+        self.tdpctl('attach', 'db', os.getpid())
+        self.tdpctl('handoff', 'offer', 'db')
+        samples = self.metrics()
+        states = {key[1:]: value for key, value in samples.items() if key[0] == 'tdpd_handoffs'}
+        self.assertEqual({key for key, value in states.items() if value}, {('source', 'offered')})
+        self.assertEqual(states['source', 'offered'], 1)
+        self.assertEqual(len(states), 20)
+        aborted = {key[1:]: value for key, value in samples.items() if key[0] == 'tdpd_handoffs_aborted_total'}
+        self.assertEqual({key: value for key, value in aborted.items() if value},
+                         {('source', 'no-pages'): 2, ('destination', 'other'): 5})
+        self.assertEqual(len(aborted), 28)
+        self.assertEqual(samples['tdpd_handoffs_committed_total', 'source'], 3)
+        self.assertEqual(samples['tdpd_handoffs_committed_total', 'destination'], 0)
+
     def test_names(self):
         """The daemon takes plain names only, but it is not for that that the text is well-formed."""
         self.start_fake()
@@ -140,6 +157,10 @@ class Text(Lab):
             for name, pages in [('', total), ('_free', free), ('_reserved', reserved), ('_surplus', surplus), ('_leased', 0), ('_warm', 0),
                                 ('_leaked', 0)]:
                 expected[f'tdpd_pool{name}_bytes', node, size] = pages * page
+        handoffs = {key: samples.pop(key) for key in list(samples) if key[0].startswith('tdpd_handoffs')}
+        self.assertEqual(set(handoffs.values()), {0})
+        self.assertEqual({key[0] for key in handoffs},
+                         {'tdpd_handoffs', 'tdpd_handoffs_committed_total', 'tdpd_handoffs_aborted_total'})
         self.assertEqual(samples, expected)
 
 
