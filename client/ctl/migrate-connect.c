@@ -30,7 +30,9 @@ static int connect_qemu(struct migrate *m) {
                                 "now%s%s (%s).",
                                 m->name, m->runtime.folder ? ", in " : "", m->runtime.folder ?: "",
                                 strerror(-r));
-        m->mark = runtime_mark(&m->runtime, "plain");
+        if (!runtime_is_orphaned(&m->runtime, m->left))
+                m->left[0] = '\0';
+        m->mark = runtime_mark(&m->runtime, m->left[0] != '\0' ? m->left : "plain");
         if (m->mark < 0)
                 return log_error(m->mark,
                                  m->mark == -EBUSY ? "VM \"%s\" is being migrated by another tdpctl."
@@ -88,9 +90,23 @@ static int connect_tdpd(struct migrate *m, const char *host, struct tdp_ctx **re
         return 0;
 }
 
-/* A handoff of this VM that was left, of a state that it can be gone on with. */
+/* Whether it can be gone on with: only a guest that stands still behind its migration is of such a handoff.
+ * One that is over here is of this guest only if the tdpctl that was left says so: a guest of that name may
+ * have left this host before, and have come back. */
+static bool goes_on(const struct migrate *m, const struct tdp_handoff *h) {
+        static const char *const states[] = { "committing", "serving", "releasing" };
+        const char *state = tdp_handoff_get_state(h) ?: "";
+
+        if (!m->has_left)
+                return false;
+        for (size_t i = 0; i < ELEMENTSOF(states); i++)
+                if (strcmp(state, states[i]) == 0)
+                        return true;
+        return strcmp(state, "released") == 0 && strcmp(tdp_handoff_get_id(h), m->left) == 0;
+}
+
+/* A handoff of this VM that was left, and is not over, or can be gone on with. */
 static int find_left(struct migrate *m) {
-        static const char *const states[] = { "committing", "serving", "releasing", "released" };
         _cleanup_(tdp_handoff_freep) struct tdp_handoff *first = NULL;
         struct tdp_handoff *h;
         int r;
@@ -102,10 +118,7 @@ static int find_left(struct migrate *m) {
                 if (strcmp(tdp_handoff_get_role(h), "source") != 0 ||
                     strcmp(tdp_handoff_get_vm_name(h), m->name) != 0)
                         continue;
-                /* Any other guest of that name has come since. */
-                for (size_t i = 0; i < ELEMENTSOF(states) && m->has_left; i++)
-                        if (strcmp(tdp_handoff_get_state(h), states[i]) == 0)
-                                m->goes_on = true;
+                m->goes_on = goes_on(m, h);
                 if (!m->goes_on && handoff_has_ended(h))
                         continue;
                 r = tdp_get_handoff(m->source, tdp_handoff_get_id(h), "source", &m->out);
@@ -115,6 +128,7 @@ static int find_left(struct migrate *m) {
                 m->mode = INCOMING_HANDOFF;
                 return 0;
         }
+        runtime_mark_set(m->mark, "plain");
         return 0;
 }
 

@@ -44,7 +44,8 @@ struct migrate {
 
         /* the guest, here */
         struct runtime runtime;
-        int mark; /* held as long as somebody else must not undo it */
+        int mark;                    /* held as long as somebody else must not undo it */
+        char left[RUNTIME_MARK_MAX]; /* what the mark of one that died says; empty: there was none */
         json_object *vm_json;
         struct qmp here;
         char status[24];  /* of QEMU's migration, as it tells by itself */
