@@ -8,6 +8,7 @@
 
 #include "auth.h"
 #include "bus-calibrate.h"
+#include "bus-draining.h"
 #include "bus-error.h"
 #include "bus-explain.h"
 #include "bus-handoff.h"
@@ -18,7 +19,6 @@
 #include "bus-warm.h"
 #include "cgroup.h"
 #include "discover.h"
-#include "draining.h"
 #include "handle.h"
 #include "handoffs.h"
 #include "process.h"
@@ -341,16 +341,6 @@ static int get_policy(sd_bus *bus, const char *path, const char *interface, cons
         return sd_bus_message_append(reply, "s", decision_to_string(m->config.decision));
 }
 
-static int get_draining(sd_bus *bus, const char *path, const char *interface, const char *property,
-                        sd_bus_message *reply, void *userdata, sd_bus_error *error) {
-        return draining_append(userdata, reply);
-}
-
-static int get_draining_bytes(sd_bus *bus, const char *path, const char *interface, const char *property,
-                              sd_bus_message *reply, void *userdata, sd_bus_error *error) {
-        return draining_append_bytes(userdata, reply);
-}
-
 static int get_handoff_outcomes(sd_bus *bus, const char *path, const char *interface, const char *property,
                                 sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         const Manager *m = userdata;
@@ -418,8 +408,8 @@ static const sd_bus_vtable vtable[] = {
         SD_BUS_PROPERTY("Warm", "a(sttiuutss)", bus_get_warm, 0, SD_BUS_VTABLE_PROPERTY_EMITS_INVALIDATION),
         SD_BUS_PROPERTY("WarmBytes", "a(utt)", bus_get_warm_bytes, 0,
                         SD_BUS_VTABLE_PROPERTY_EMITS_INVALIDATION),
-        SD_BUS_PROPERTY("Draining", "a(stau)", get_draining, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
-        SD_BUS_PROPERTY("DrainingBytes", "a(utt)", get_draining_bytes, 0,
+        SD_BUS_PROPERTY("Draining", "a(stau)", bus_get_draining, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("DrainingBytes", "a(utt)", bus_get_draining_bytes, 0,
                         SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("HandoffOutcomes", "a(sst)", get_handoff_outcomes, 0, 0),
         SD_BUS_PROPERTY("Quarantine", "a(sss)", get_quarantine, 0, SD_BUS_VTABLE_PROPERTY_CONST),

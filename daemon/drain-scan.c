@@ -23,7 +23,8 @@ typedef struct Target {
 struct DrainScan {
         const char *proc_root;
         Worker *worker;
-        uint64_t until;
+        uint64_t started;
+        bool complete;
         drain_scan_done_t done;
         void *userdata;
         size_t n_targets;
@@ -87,7 +88,8 @@ static void scan_fds(DrainScan *s, pid_t pid) {
                         note(s, device, inode, pid);
 }
 
-/* A process that ends meanwhile, or that we may not look at, is none that can be told. */
+/* A process that ends meanwhile, or that a security module hides from us, is none that can be told: memory
+ * would drain for ever if that were a doubt. */
 static int scan_step(Worker *w, size_t lane, size_t piece, void *userdata) {
         _cleanup_closedir_ DIR *d = NULL;
         DrainScan *s = userdata;
@@ -96,9 +98,14 @@ static int scan_step(Worker *w, size_t lane, size_t piece, void *userdata) {
         d = opendir(s->proc_root);
         if (!d)
                 return -errno;
-        while ((de = readdir(d)) && clock_usec() < s->until && !worker_is_canceled(w)) {
+        s->complete = true;
+        while ((de = readdir(d))) {
                 pid_t pid;
 
+                if (clock_usec() - s->started > SCAN_USEC || worker_is_canceled(w)) {
+                        s->complete = false;
+                        break;
+                }
                 if (!isdigit((unsigned char) de->d_name[0]))
                         continue;
                 pid = atoi(de->d_name);
@@ -126,7 +133,7 @@ int drain_scan_start(sd_event *event, const char *proc_root, const DrainFile *fi
         if (!s)
                 return -ENOMEM;
         s->proc_root = proc_root;
-        s->until = clock_usec() + SCAN_USEC;
+        s->started = clock_usec();
         s->done = done;
         s->userdata = userdata;
         for (; s->n_targets < n_files; s->n_targets++)
@@ -143,9 +150,25 @@ int drain_scan_start(sd_event *event, const char *proc_root, const DrainFile *fi
         return 0;
 }
 
-void drain_scan_find(const DrainScan *s, const DrainFile *file, DrainPids *pids) {
-        for (size_t i = 0; i < s->n_targets; i++)
-                if (s->targets[i].device == file->device && s->targets[i].inode == file->inode)
-                        for (size_t k = 0; k < s->targets[i].pids.n; k++)
-                                add_pid(pids, s->targets[i].pids.pids[k]);
+bool drain_scan_is_complete(const DrainScan *s) {
+        return s->complete;
+}
+
+uint64_t drain_scan_usec(const DrainScan *s) {
+        return clock_usec() - s->started;
+}
+
+int drain_scan_find(const DrainScan *s, const DrainFile *file, DrainPids *pids) {
+        int found = -ENOENT;
+
+        for (size_t i = 0; i < s->n_targets; i++) {
+                const Target *t = &s->targets[i];
+
+                if (t->device != file->device || t->inode != file->inode)
+                        continue;
+                found = (int) t->pids.n;
+                for (size_t k = 0; k < t->pids.n; k++)
+                        add_pid(pids, t->pids.pids[k]);
+        }
+        return found;
 }

@@ -22,5 +22,9 @@ typedef void (*drain_scan_done_t)(DrainScan *s, void *userdata);
 int drain_scan_start(sd_event *event, const char *proc_root, const DrainFile *files, size_t n_files,
                      drain_scan_done_t done, void *userdata, DrainScan **ret);
 DrainScan *drain_scan_free(DrainScan *s);
-/* Adds those that have that file, each once. */
-void drain_scan_find(const DrainScan *s, const DrainFile *file, DrainPids *pids);
+/* There was time for all processes. */
+bool drain_scan_is_complete(const DrainScan *s);
+uint64_t drain_scan_usec(const DrainScan *s);
+/* Adds those that have that file, each once, and returns how many they are.  -ENOENT: it was not looked for.
+ */
+int drain_scan_find(const DrainScan *s, const DrainFile *file, DrainPids *pids);

@@ -2,47 +2,43 @@
 #include "draining.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <utlist.h>
 
 #include "bus-manager.h"
 #include "clock.h"
-#include "drain-scan.h"
+#include "drain-keep.h"
 #include "format.h"
 #include "log.h"
 #include "queue.h"
 #include "vm.h"
 
-/* Who has it is looked for when something begins to drain, and when somebody asks and knows too old news. */
+/* Who has it is looked for when something begins to drain, and when somebody asks and knows too old news;
+ * and again and again as long as the kernel does not watch some of it. */
 #define HOLDERS_USEC (UINT64_C(5) * 1000000)
-
-struct Draining {
-        Manager *manager;
-        char *name;
-        Drain *drain;
-        /* What is not free yet is not free for its user either. */
-        Charge charge;
-        DrainPids holders;
-        Draining *prev, *next;
-};
+#define SCAN_SHARE   10U /* of the time */
 
 static void tell_changed(Manager *m) {
         bus_manager_changed(m, "Draining");
         bus_manager_changed(m, "DrainingBytes");
 }
 
-static void draining_free(Draining *d) {
+static Draining *draining_free(Draining *d) {
         if (!d)
-                return;
+                return NULL;
         if (d->manager)
                 DL_DELETE(d->manager->draining, d);
         drain_free(d->drain);
         charge_return(&d->charge);
         free(d->name);
         free(d);
+        return NULL;
 }
+DEFINE_CLEANUP(Draining, draining_free);
 
 void draining_done(Manager *m) {
         m->drain_scan = drain_scan_free(m->drain_scan);
+        m->drain_timer = sd_event_source_disable_unref(m->drain_timer);
         while (m->draining)
                 draining_free(m->draining);
 }
@@ -52,31 +48,67 @@ static void on_over(Drain *drain, void *userdata) {
         Manager *m = d->manager;
 
         log_info("VM %s: the rest of its memory is free", d->name);
+        drain_unkeep(m, d->lease);
         draining_free(d);
         tell_changed(m);
         queue_kick(m);
 }
 
+static void look_for_holders(Manager *m);
+
+static int on_timer(sd_event_source *s, uint64_t usec, void *userdata) {
+        look_for_holders(userdata);
+        return 0;
+}
+
+static void look_again(Manager *m, uint64_t usec) {
+        int r;
+
+        m->drain_timer = sd_event_source_disable_unref(m->drain_timer);
+        r = sd_event_add_time_relative(m->event, &m->drain_timer, CLOCK_MONOTONIC, usec, 0, on_timer, m);
+        if (r < 0)
+                log_warning_errno(r, "Who has memory of released VMs is looked for when somebody asks only");
+}
+
+/* Whether some of it is not watched; "missed": nobody was found, this time. */
+static bool note_scanned(Draining *d, const DrainScan *scan, bool *missed) {
+        bool unwatched = false;
+        DrainPids pids = {};
+        size_t n;
+        const DrainFile *files = drain_files(d->drain, &n);
+
+        for (size_t i = 0; i < n; i++) {
+                int found = drain_scan_find(scan, &files[i], &pids);
+
+                if (files[i].gone || files[i].watch >= 0)
+                        continue;
+                if (found > 0 || (found == 0 && drain_scan_is_complete(scan)))
+                        drain_note_looked_for(d->drain, i, found > 0);
+                if (!files[i].gone) {
+                        unwatched = true;
+                        *missed = *missed || found <= 0; /* or it came later than the look began */
+                }
+        }
+        if (memcmp(&pids, &d->holders, sizeof(pids)) != 0) {
+                d->holders = pids;
+                tell_changed(d->manager);
+        }
+        return unwatched;
+}
+
 static void on_scanned(DrainScan *scan, void *userdata) {
-        bool changed = false;
+        uint64_t pause = HOLDERS_USEC + SCAN_SHARE * drain_scan_usec(scan);
+        bool unwatched = false, missed = false, complete = drain_scan_is_complete(scan);
         Manager *m = userdata;
         Draining *d;
 
-        DL_FOREACH (m->draining, d) {
-                DrainPids pids = {};
-                size_t n;
-                const DrainFile *files = drain_files(d->drain, &n);
-
-                for (size_t i = 0; i < n; i++)
-                        drain_scan_find(scan, &files[i], &pids);
-                changed = changed || memcmp(&pids, &d->holders, sizeof(pids)) != 0;
-                d->holders = pids;
-        }
+        DL_FOREACH (m->draining, d)
+                unwatched |= note_scanned(d, scan, &missed);
         m->drain_scan = drain_scan_free(scan);
         /* Who asks because of that is not answered with another look, or that would never end. */
         m->drain_scan_usec = clock_usec();
-        if (changed)
-                tell_changed(m);
+        if (unwatched)
+                look_again(m, missed && complete ? 0 : pause);
 }
 
 static int collect_files(Manager *m, DrainFile **ret, size_t *ret_n) {
@@ -108,110 +140,176 @@ static void look_for_holders(Manager *m) {
         size_t n = 0;
         int r;
 
-        /* One that runs knows nothing of what came later: then the one that follows when somebody asks. */
+        /* One that runs knows nothing of what came later: then the one that follows. */
         if (m->drain_scan || !m->draining)
                 return;
         r = collect_files(m, &files, &n);
         if (r >= 0)
                 r = drain_scan_start(m->event, m->options.proc_root, files, n, on_scanned, m,
                                      &m->drain_scan);
-        if (r < 0)
-                log_warning_errno(r, "Who has memory of released VMs cannot be looked for");
+        if (r >= 0)
+                return;
+        log_warning_errno(r, "Who has memory of released VMs cannot be looked for now");
+        look_again(m, HOLDERS_USEC);
 }
 
-int draining_add(VM *vm) {
-        Manager *m = vm->manager;
-        Draining *d;
-        int r;
+void draining_look(Manager *m) {
+        if (clock_usec() - m->drain_scan_usec > HOLDERS_USEC)
+                look_for_holders(m);
+}
+
+/* Takes the drain, and the charge if there is one already. */
+static int add(Manager *m, const char *name, uint64_t lease, uid_t uid, Drain **drain, Charge *charge,
+               Draining **ret) {
+        _cleanup_(draining_freep) Draining *d = NULL;
+        Amounts amounts = { .vms = 1, .bytes = drain_bytes(*drain) };
+        int r = 0;
 
         d = calloc(1, sizeof(*d));
         if (!d)
                 return -ENOMEM;
-        d->name = strdup(vm->name);
-        r = d->name ? drain_watch(vm->drain, m->event, on_over, d) : -ENOMEM;
-        if (r < 0) {
-                draining_free(d);
+        d->name = strdup(name);
+        if (!d->name)
+                return -ENOMEM;
+        d->lease = lease;
+        if (charge) {
+                d->charge = *charge;
+                *charge = (Charge){};
+                (void) charge_set(&d->charge, &amounts, NULL); /* less than before */
+        } else
+                r = charge_take(&d->charge, &m->accounts, uid, &amounts, NULL);
+        if (r < 0)
                 return r;
-        }
-        d->drain = TAKE_PTR(vm->drain);
-        d->charge = vm->charge;
-        vm->charge = (Charge){};
-        (void) charge_set(&d->charge, &(Amounts){ .vms = 1, .bytes = drain_bytes(d->drain) }, NULL);
         d->manager = m;
         DL_APPEND(m->draining, d);
-        look_for_holders(m);
-        tell_changed(m);
+        d->drain = TAKE_PTR(*drain);
+        drain_notify(d->drain, on_over, d);
+        *ret = TAKE_PTR(d);
         return 0;
 }
 
-static int append_one(const Draining *d, sd_bus_message *reply) {
-        uint32_t pids[DRAIN_PIDS_MAX];
-        int r;
+static int keep(Draining *d) {
+        int r = drain_keep(d->manager, d->name, d->charge.account->uid, d->lease, d->drain);
 
-        for (size_t i = 0; i < d->holders.n; i++)
-                pids[i] = (uint32_t) d->holders.pids[i];
-        r = sd_bus_message_open_container(reply, 'r', "stau");
-        if (r >= 0)
-                r = sd_bus_message_append(reply, "st", d->name, drain_bytes(d->drain));
-        if (r >= 0)
-                r = sd_bus_message_append_array(reply, 'u', pids, d->holders.n * sizeof(pids[0]));
-        return r < 0 ? r : sd_bus_message_close_container(reply);
+        d->unkept = r < 0;
+        return r;
 }
 
-int draining_append(Manager *m, sd_bus_message *reply) {
+static void keep_or_later(Draining *d) {
+        int r = keep(d);
+
+        if (r < 0) {
+                log_warning_errno(r,
+                                  "The record of what VM %s had cannot be written, and this is tried again; "
+                                  "the next tdpd would not know that it drains",
+                                  d->name);
+                keeper_retry_later(d->manager);
+        }
+}
+
+int draining_keep_late(Manager *m) {
+        Draining *d;
+        int r = 0;
+
+        DL_FOREACH (m->draining, d)
+                if (d->unkept)
+                        r = MIN_OF(r, keep(d));
+        return r;
+}
+
+int draining_add(VM *vm) {
         Draining *d;
         int r;
 
-        if (clock_usec() - m->drain_scan_usec > HOLDERS_USEC)
-                look_for_holders(m);
-        r = sd_bus_message_open_container(reply, 'a', "(stau)");
-        DL_FOREACH (m->draining, d) {
-                if (r >= 0)
-                        r = append_one(d, reply);
-        }
-        return r < 0 ? r : sd_bus_message_close_container(reply);
+        r = add(vm->manager, vm->name, vm->kept.lease, vm->uid, &vm->drain, &vm->charge, &d);
+        if (r < 0)
+                return r;
+        keep_or_later(d);
+        look_for_holders(vm->manager);
+        tell_changed(vm->manager);
+        return 0;
 }
 
-/* Of one pool, from this file on; "first": none before it is of that pool. */
-static uint64_t sum_pool(Manager *m, const DrainFile *from, unsigned node, uint64_t page_size, bool *first) {
-        uint64_t sum = 0;
+int draining_restore(Manager *m, DrainRecord *r) {
+        Drain *drain;
         Draining *d;
+        int k;
 
-        *first = true;
-        DL_FOREACH (m->draining, d) {
-                size_t n;
-                const DrainFile *files = drain_files(d->drain, &n);
-
-                for (size_t i = 0; i < n && drain_page_size(d->drain) == page_size; i++) {
-                        if (files[i].watch < 0 || files[i].node != node)
-                                continue;
-                        *first = *first && (sum > 0 || &files[i] == from);
-                        sum += files[i].bytes;
-                }
+        k = drain_new_from(m->drain_watch, r->page_size, r->files, r->n_files, &drain);
+        if (k < 0)
+                return k;
+        k = add(m, r->name, r->lease, r->uid, &drain, NULL, &d);
+        if (k < 0) {
+                drain_free(drain);
+                return k;
         }
-        return sum;
+        log_debug("VM %s of user %u: %s of its memory drained when tdpd ended", r->name, r->uid,
+                  format_bytes(drain_bytes(d->drain)));
+        return 0;
 }
 
-int draining_append_bytes(Manager *m, sd_bus_message *reply) {
+static Draining *find(Manager *m, uint64_t lease) {
         Draining *d;
-        int r;
 
-        r = sd_bus_message_open_container(reply, 'a', "(utt)");
-        DL_FOREACH (m->draining, d) {
-                uint64_t page_size = drain_page_size(d->drain);
-                size_t n;
-                const DrainFile *files = drain_files(d->drain, &n);
+        DL_FOREACH (m->draining, d)
+                if (d->lease == lease)
+                        return d;
+        return NULL;
+}
 
-                for (size_t i = 0; i < n && r >= 0; i++) {
-                        bool first;
-                        uint64_t sum = files[i].watch < 0 ? 0
-                                                          : sum_pool(m, &files[i], files[i].node, page_size,
-                                                                     &first);
+void draining_drop(Manager *m, uint64_t lease) {
+        Draining *d = find(m, lease);
 
-                        if (sum > 0 && first)
-                                r = sd_bus_message_append(reply, "(utt)", (uint32_t) files[i].node,
-                                                          page_size, sum);
-                }
+        if (!d)
+                return;
+        drain_unkeep(m, lease);
+        draining_free(d);
+}
+
+/* The descriptors stay the store's. */
+static Memory *collect_stored(Manager *m, const Record *r) {
+        Memory *memory = calloc(1, sizeof(*memory) + r->n_parts * sizeof(MemoryPart));
+        struct stat st;
+
+        if (!memory)
+                return NULL;
+        memory->page_size = r->page_size;
+        for (unsigned i = 0; i < r->n_parts; i++) {
+                StoredFd *f = fdstore_find(m->keeper.store, (FdName){ FD_MEMORY, i, r->lease });
+                MemoryPart *part = &memory->parts[memory->n_parts];
+
+                if (!f || fstat(f->fd, &st) < 0)
+                        continue;
+                part->fd = f->fd;
+                part->node = r->parts[i].node;
+                part->bytes = (uint64_t) st.st_size;
+                memory->n_parts++;
         }
-        return r < 0 ? r : sd_bus_message_close_container(reply);
+        return memory;
+}
+
+int draining_add_stored(Manager *m, const Record *r) {
+        _cleanup_free_ Memory *memory = NULL;
+        Drain *drain;
+        Draining *d;
+        int k;
+
+        /* Its record was written before the first descriptor was taken back. */
+        if (find(m, r->lease))
+                return 0;
+        memory = collect_stored(m, r);
+        if (!memory)
+                return -ENOMEM;
+        if (memory->n_parts == 0)
+                return 0;
+        k = drain_new(m->drain_watch, memory, &drain);
+        if (k < 0)
+                return k;
+        k = add(m, r->name, r->lease, r->uid, &drain, NULL, &d);
+        if (k < 0) {
+                drain_free(drain);
+                return k;
+        }
+        keep_or_later(d);
+        return 0;
 }

@@ -11,6 +11,7 @@
 static const char letters[_FD_KIND_MAX] = {
         [FD_MEMORY] = 'm',
         [FD_HANDLE] = 'h',
+        [FD_DRAIN] = 'd',
 };
 
 void fdname_format(FdName n, char ret[static FD_NAME_MAX]) {
@@ -39,7 +40,7 @@ int fdname_parse(const char *s, FdName *ret) {
         /* One name, one way to write it. */
         fdname_format(n, again);
         if (n.index >= INDEX_MAX || !streq(again, whole) || n.lease == 0 ||
-            (n.kind == FD_HANDLE && n.index != 0))
+            (n.kind != FD_MEMORY && n.index != 0) || (n.kind == FD_DRAIN && n.lease != FD_DRAIN_NAME.lease))
                 return -EINVAL;
         *ret = n;
         return 0;

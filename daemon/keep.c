@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "bus-error.h"
+#include "draining.h"
 #include "log-message.h"
 #include "process.h"
 #include "record.h"
@@ -317,7 +318,7 @@ static int on_flush(sd_event_source *s, void *userdata) {
         VM *bad;
 
         m->keeper.flush = sd_event_source_disable_unref(m->keeper.flush);
-        late = fdstore_remove_late(m->keeper.store);
+        late = MIN_OF(fdstore_remove_late(m->keeper.store), draining_keep_late(m));
         bad = write_records(m, &error);
         if (bad)
                 try_again(m, bad, error);
@@ -336,6 +337,7 @@ void keeper_flush(Manager *m) {
         VM *bad;
 
         (void) fdstore_remove_late(m->keeper.store);
+        (void) draining_keep_late(m);
         bad = m->keeper.state ? write_records(m, &error) : NULL;
         if (bad)
                 (void) log_message_errno(MESSAGE_RECORD_NOT_WRITTEN, error, FIELDS(FIELD_VM(bad)),

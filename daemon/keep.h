@@ -27,7 +27,8 @@ typedef struct Kept {
 
 /* Of the manager. */
 typedef struct Keeper {
-        State *state; /* NULL: nothing is kept */
+        State *state;    /* NULL: nothing is kept */
+        State *draining; /* records of what drains; NULL: there was none yet */
         FdStore *store;
         sd_event_source *flush;
         sd_event_source *retry;

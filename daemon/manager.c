@@ -14,6 +14,7 @@
 #include "bus-manager.h"
 #include "bus-node.h"
 #include "bus-vm.h"
+#include "drain-keep.h"
 #include "draining.h"
 #include "handle.h"
 #include "handoff-keep.h"
@@ -46,6 +47,7 @@ Manager *manager_free(Manager *m) {
         warm_free(m->warm);
         polkit_done(m);
         draining_done(m);
+        drain_keep_done(m);
         quarantine_done(m);
         keeper_done(m);
         pools_done(m);

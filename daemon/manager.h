@@ -59,9 +59,11 @@ struct Manager {
         struct Handoffs *handoffs; /* or NULL */
 
         Keeper keeper;
+        struct DrainWatch *drain_watch;
         struct Draining *draining;
         struct DrainScan *drain_scan; /* the one that runs, or NULL */
         uint64_t drain_scan_usec;     /* when the last one has ended */
+        sd_event_source *drain_timer; /* for the next one */
         struct Quarantine *quarantine;
 };
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "bus-vm.h"
+#include "drain-keep.h"
 #include "draining.h"
 #include "format.h"
 #include "log-message.h"
@@ -66,8 +67,14 @@ static void vm_drains(VM *vm) {
         vm_gone(vm);
 }
 
+/* Nobody has its memory any more. */
+static void vm_drained(VM *vm) {
+        drain_unkeep(vm->manager, vm->kept.lease);
+        vm_gone(vm);
+}
+
 static void on_drained(Drain *d, void *userdata) {
-        vm_gone(userdata);
+        vm_drained(userdata);
 }
 
 static int on_grace(sd_event_source *s, uint64_t usec, void *userdata) {
@@ -79,30 +86,41 @@ static void on_reaped(Worker *w, int result, void *userdata) {
         VM *vm = userdata;
 
         if (!vm->drain || drain_is_over(vm->drain))
-                vm_gone(vm);
-        else if (vm->pidfd >= 0 && process_is_alive(vm->pidfd))
-                vm_drains(vm); /* to whom the memory belongs now */
+                return vm_drained(vm);
+        if (vm->pidfd >= 0 && process_is_alive(vm->pidfd))
+                return vm_drains(vm); /* to whom the memory belongs now */
         /* Others let go a little later than we hear of their end. */
-        else if (drain_watch(vm->drain, vm->manager->event, on_drained, vm) < 0 ||
-                 sd_event_add_time_relative(vm->manager->event, &vm->grace, CLOCK_MONOTONIC, GRACE_USEC, 0,
-                                            on_grace, vm) < 0)
+        drain_notify(vm->drain, on_drained, vm);
+        if (sd_event_add_time_relative(vm->manager->event, &vm->grace, CLOCK_MONOTONIC, GRACE_USEC, 0,
+                                       on_grace, vm) < 0)
                 vm_drains(vm);
 }
 
-static void start_reaper(VM *vm) {
-        WorkerLane lane = { .n_threads = 1 };
-        int r;
+static size_t n_reap_pieces(const VM *vm) {
+        return 1 + (vm->memory ? vm->memory->n_parts : 0);
+}
 
-        r = vm->memory ? drain_new(vm->memory, &vm->drain) : 0;
-        if (r < 0)
-                log_warning_errno(r, "VM %s: it will not be seen if others keep its memory", vm->name);
+static int reap_in_loop(sd_event_source *s, void *userdata) {
+        VM *vm = userdata;
+
+        vm->grace = sd_event_source_disable_unref(vm->grace);
+        for (size_t i = 0; i < n_reap_pieces(vm); i++)
+                (void) reap_step(NULL, 0, i, vm);
+        on_reaped(NULL, 0, vm);
+        return 0;
+}
+
+static void start_reaper(VM *vm) {
+        WorkerLane lane = { .n_threads = 1, .n_pieces = n_reap_pieces(vm) };
+
         /* The pins go before the pages that they hold. */
         vm->reap_handle = TAKE_FD(vm->handle);
-        lane.n_pieces = 1 + (vm->memory ? vm->memory->n_parts : 0);
-        if (worker_start(vm->manager->event, &lane, 1, reap_step, on_reaped, vm, &vm->reaper) < 0) {
-                log_warning("VM %s: no thread for the release, so the loop waits for it", vm->name);
-                vm_gone(vm);
-        }
+        if (worker_start(vm->manager->event, &lane, 1, reap_step, on_reaped, vm, &vm->reaper) >= 0)
+                return;
+        log_warning("VM %s: no thread for the release, so the loop waits for it", vm->name);
+        /* Not now: whoever has asked for the release may still need the VM. */
+        if (sd_event_add_defer(vm->manager->event, &vm->grace, reap_in_loop, vm) < 0)
+                (void) reap_in_loop(NULL, vm);
 }
 
 static void on_taken_back(void *userdata) {
@@ -112,11 +130,28 @@ static void on_taken_back(void *userdata) {
         start_reaper(vm);
 }
 
+/* From here on others may be all who have it, whatever becomes of us. */
+static void watch_memory(VM *vm) {
+        Manager *m = vm->manager;
+        int r;
+
+        r = vm->memory ? drain_new(m->drain_watch, vm->memory, &vm->drain) : 0;
+        if (r < 0)
+                log_warning_errno(r, "VM %s: it will not be seen if others keep its memory", vm->name);
+        else if (vm->drain) {
+                r = drain_keep(m, vm->name, vm->uid, vm->kept.lease, vm->drain);
+                if (r < 0) /* once more, if it is of use */
+                        log_debug("VM %s: the record of its memory cannot be written: %s", vm->name,
+                                  strerror(-r));
+        }
+}
+
 void vm_release_continue(VM *vm) {
         if (vm->leaving || vm->rest.work || (vm->healer && healer_is_stopping(vm->healer)))
                 return;
         vm->leaving = true;
         vm->handle_source = sd_event_source_disable_unref(vm->handle_source);
+        watch_memory(vm);
         if (vm_unkeep(vm, on_taken_back, vm, &vm->barrier) == 0)
                 start_reaper(vm);
 }

@@ -241,10 +241,10 @@ static int list(State *s, DIR *d, size_t size_max, StateEntry **entries, size_t 
                         return -errno;
                 if (streq(de->d_name, ".") || streq(de->d_name, ".."))
                         continue;
-                /* The folder is also one that the configuration is read from, and handoffs have one in it.
-                 */
+                /* The folder is also one that the configuration is read from, and handoffs and what drains
+                 * have one in it. */
                 if (streq(de->d_name, "tdpd.conf") || streq(de->d_name, "tdpd.conf.d") ||
-                    streq(de->d_name, "handoff"))
+                    streq(de->d_name, "handoff") || streq(de->d_name, "draining"))
                         continue;
                 if (*n >= ENTRIES_MAX)
                         return -E2BIG;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "drain-keep.h"
+#include "draining.h"
 #include "format.h"
 #include "log-message.h"
 #include "quarantine.h"
@@ -129,8 +131,11 @@ int takeover(Manager *m) {
         AccountLimits limits = m->accounts.limits;
         StateEntry *entries = NULL;
         size_t n = 0;
-        int r = 0;
+        int r;
 
+        r = drain_keep_start(m);
+        if (r < 0)
+                return r;
         if (m->keeper.state) {
                 r = state_list(m->keeper.state, RECORD_SIZE_MAX, &entries, &n);
                 if (r < 0)
@@ -138,7 +143,9 @@ int takeover(Manager *m) {
                                                state_path(m->keeper.state));
                 /* They were granted, whatever the limits are now. */
                 memset(&m->accounts.limits, 0xff, sizeof(m->accounts.limits));
-                r = take_entries(m, entries, n);
+                r = drain_take_over(m);
+                if (r >= 0)
+                        r = take_entries(m, entries, n);
                 if (r >= 0)
                         vm_restore_catch_up(m, &limits);
                 m->accounts.limits = limits;
@@ -146,6 +153,7 @@ int takeover(Manager *m) {
                 state_entries_free(entries, n);
                 /* The records' texts lie below what came of them, and would stay ours for good. */
                 (void) malloc_trim(0);
+                draining_look(m);
                 if (r < 0)
                         return log_error_errno(r, "The VMs of the tdpd before cannot be taken over");
         }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "draining.h"
 #include "format.h"
 #include "log-message.h"
 #include "process.h"
@@ -95,6 +96,17 @@ static int take_memory(Manager *m, const Record *r, Memory **ret) {
         return 0;
 }
 
+/* What others have of it drains. */
+static int give_up(Manager *m, const Record *r) {
+        int k = draining_add_stored(m, r);
+
+        if (k < 0)
+                return k;
+        vm_restore_undo(m, r->lease);
+        (void) state_remove(m->keeper.state, r->name);
+        return 0;
+}
+
 /* It is not known what of it others have: nothing of it is given out again. */
 static int lose(Manager *m, const Record *r) {
         bool has_vmm = r->state >= VM_ATTACHED;
@@ -105,16 +117,12 @@ static int lose(Manager *m, const Record *r) {
                     has_vmm ? "its pins are gone, and a running guest goes on with what its VMM has mapped: "
                               "attach it again"
                             : "its memory is free: reserve it again");
-        vm_restore_undo(m, r->lease);
-        (void) state_remove(m->keeper.state, r->name);
-        return 0;
+        return give_up(m, r);
 }
 
 static int finish_release(Manager *m, const Record *r) {
         log_info("VM %s: released", r->name);
-        vm_restore_undo(m, r->lease);
-        (void) state_remove(m->keeper.state, r->name);
-        return 0;
+        return give_up(m, r);
 }
 
 /* The very process that it was, and not another one of that pid.  A record that does not say when it was
@@ -251,6 +259,8 @@ static int make(Manager *m, Record *r, Memory **memory, int *handle) {
         VM *vm;
         int k;
 
+        if (*memory)
+                draining_drop(m, r->lease);
         k = vm_new(m, r->name, r->uid, r->state, &options, r->charge_bytes, &error, &vm);
         if (k < 0)
                 return k;

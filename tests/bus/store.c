@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #define KEPT_MAX 1024U
-#define FIRST_FD 3 /* SD_LISTEN_FDS_START */
+/* Of tdpd itself: what drains is watched by it. */
+#define DRAIN_WATCH "tdp1-d0-0000000000000001"
+#define FIRST_FD    3 /* SD_LISTEN_FDS_START */
 
 typedef struct KeptFd {
         char name[64];
@@ -169,6 +171,8 @@ size_t store_count(void) {
         store_wait();
         pthread_mutex_lock(&lock);
         n = n_kept;
+        for (size_t i = 0; i < n_kept; i++)
+                n -= strcmp(kept[i].name, DRAIN_WATCH) == 0;
         pthread_mutex_unlock(&lock);
         return n;
 }

@@ -17,6 +17,7 @@ void store_end(void);
 
 /* Until all that was sent before has been done: also what a tdpd sent that is dead now. */
 void store_wait(void);
+/* Of VMs. */
 size_t store_count(void);
 /* Loses what has this in its name, or ("") all: as systemd does when a service is stopped. */
 void store_lose(const char *part);

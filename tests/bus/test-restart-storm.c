@@ -2,6 +2,7 @@
 /*
  * tdpd is killed again and again, at random moments, while clients make, build and release VMs: what was
  * answered is true for the next tdpd, what was not answered is true or not, and nothing is left over.
+ * Some of their memory is held on to by somebody else, and drains once they are released.
  * TDPD_TEST_KILLS and TDPD_TEST_SEED say how often, and which moments.
  */
 #include "standin.h"
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define N_VMS      32U
@@ -30,9 +32,11 @@ typedef struct ModelVM {
         Fate fate;
         uint64_t bytes, page_size;
         ino_t inode; /* of its memory, once seen */
-        pid_t pid;   /* of those that are attached to */
-        bool busy;   /* a call is on its way */
-        Fate then;   /* if that works */
+        int held;    /* memory that it has, or had, and that we hold on to; or -1 */
+        ino_t held_inode;
+        pid_t pid; /* of those that are attached to */
+        bool busy; /* a call is on its way */
+        Fate then; /* if that works */
 } ModelVM;
 
 static ModelVM vms[N_VMS];
@@ -110,6 +114,15 @@ static void process(Fixture *f, unsigned usec) {
         f->n_ends = 0; /* nobody asks for them */
 }
 
+/* It ends only when it is killed. */
+static void assert_alive(Fixture *f) {
+        siginfo_t si = {};
+
+        assert_int_equal(waitid(P_PID, (id_t) f->tdpd_pid, &si, WEXITED | WNOHANG | WNOWAIT), 0);
+        if (si.si_pid != 0)
+                fail_msg("tdpd has ended by itself: code %i, status %i", si.si_code, si.si_status);
+}
+
 static bool has_jobs(Fixture *f) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
         sd_bus_message *m = manager_call(f, &error, "ListJobs", NULL);
@@ -123,27 +136,92 @@ static bool has_jobs(Fixture *f) {
         return any;
 }
 
-static ino_t memory_inode(Fixture *f, const char *path, const ModelVM *vm) {
+/* Holds on to some of what it sees. */
+static ino_t memory_inode(Fixture *f, const char *path, ModelVM *vm) {
         int fd = get_memory(f, path, vm->bytes);
         struct stat st;
 
         assert_int_equal(fstat(fd, &st), 0);
-        close(fd);
+        if (vm->held < 0 && random() % 4 == 0) {
+                vm->held = fd;
+                vm->held_inode = st.st_ino;
+        } else
+                close(fd);
         return st.st_ino;
 }
 
-static size_t count_records(Fixture *f) {
+static bool drains(const ModelVM *vm) {
+        return vm->held >= 0 && (vm->fate == GONE || vm->inode != vm->held_inode);
+}
+
+static void let_go(ModelVM *vm) {
+        if (vm->held >= 0)
+                close(vm->held);
+        vm->held = -1;
+}
+
+/* Whether tdpd has listed so, and nothing else. */
+static bool draining_is_listed(Fixture *f, bool say) {
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        sd_bus_message *m;
+        bool seen[N_VMS] = {}, same = true;
+        const char *name;
+        uint64_t bytes;
+
+        if (sd_bus_get_property(f->bus, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "Draining", &error, &m,
+                                "a(stau)") < 0)
+                fail_msg("Draining: %s", error.message);
+        assert_true(sd_bus_message_enter_container(m, 'a', "(stau)") > 0);
+        while (sd_bus_message_enter_container(m, 'r', "stau") > 0) {
+                unsigned i;
+
+                assert_true(sd_bus_message_read(m, "st", &name, &bytes) > 0);
+                assert_true(sd_bus_message_skip(m, "au") > 0);
+                assert_true(sd_bus_message_exit_container(m) > 0);
+                i = (unsigned) atoi(name + 2);
+                assert_true(i < N_VMS);
+                if (say)
+                        print_message("listed: %s, %llu bytes\n", name, (unsigned long long) bytes);
+                same = same && drains(&vms[i]) && !seen[i] && bytes == vms[i].bytes;
+                seen[i] = true;
+        }
+        sd_bus_message_unref(m);
+        for (unsigned i = 0; i < N_VMS; i++) {
+                if (say && drains(&vms[i]))
+                        print_message("held: %s, %llu bytes\n", vms[i].name,
+                                      (unsigned long long) vms[i].bytes);
+                same = same && seen[i] == drains(&vms[i]);
+        }
+        return same;
+}
+
+/* What is gone may be listed a moment longer. */
+static void wait_draining(Fixture *f) {
+        for (uint64_t until = now_usec() + 20000000; !draining_is_listed(f, false); usleep(2000))
+                if (now_usec() > until) {
+                        (void) draining_is_listed(f, true);
+                        fail_msg("tdpd lists other memory than what drains");
+                }
+}
+
+static size_t count_records(Fixture *f, const char *folder, const char *suffix) {
         char path[96];
         struct dirent *de;
         size_t n = 0;
         DIR *d;
 
-        snprintf(path, sizeof(path), "%s/state", f->dir);
+        snprintf(path, sizeof(path), "%s/%s", f->dir, folder);
         d = opendir(path);
-        assert_non_null(d);
-        while ((de = readdir(d)))
-                n += de->d_name[0] != '.';
-        closedir(d);
+        /* That of what drains is made when something does. */
+        while (d && (de = readdir(d))) {
+                /* All that is there, and nothing that has not been committed. */
+                if (de->d_name[0] == '.' || strcmp(de->d_name, "draining") == 0)
+                        continue;
+                assert_non_null(strstr(de->d_name, suffix));
+                n++;
+        }
+        if (d)
+                closedir(d);
         return n;
 }
 
@@ -155,7 +233,7 @@ static void check(Fixture *f, uint64_t free_before) {
         uint64_t bytes, pages = 0;
         sd_bus_message *m;
         uint32_t pid;
-        size_t n = 0;
+        size_t n = 0, n_draining = 0;
 
         for (uint64_t until = now_usec() + 20000000; has_jobs(f); usleep(2000))
                 assert_true(now_usec() < until);
@@ -196,9 +274,14 @@ static void check(Fixture *f, uint64_t free_before) {
                         fail_msg("%s is lost", vms[i].name);
                 if (!seen[i])
                         vms[i].fate = GONE;
+                n_draining += drains(&vms[i]);
+                if (drains(&vms[i]) && vms[i].page_size == HUGE_2M)
+                        pages += vms[i].bytes / HUGE_2M;
         }
+        wait_draining(f);
         assert_int_equal(store_count(), n);
-        assert_int_equal(count_records(f), n);
+        assert_int_equal(count_records(f, "state", ".vm"), n);
+        assert_int_equal(count_records(f, "state/draining", ".drain"), n_draining);
         assert_pool_free(free_before - pages);
         if (sd_bus_get_property(f->bus, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "Quarantine", &error, &m,
                                 "a(sss)") < 0)
@@ -215,12 +298,13 @@ static Fixture *start(uint64_t *ret_free) {
         memset(vms, 0, sizeof(vms));
         n_calls = n_answered = 0;
         require_root();
-        (void) pool_grow(64);
+        (void) pool_grow(128);
         *ret_free = pool_read("free_hugepages");
         for (unsigned i = 0; i < N_VMS; i++) {
                 snprintf(vms[i].name, sizeof(vms[i].name), "vm%u", i);
                 vms[i].page_size = i % 2 ? HUGE_2M : 4096;
                 vms[i].bytes = (1 + i % 4) * HUGE_2M + (i % 2 ? 0 : 4096 * i);
+                vms[i].held = -1;
                 if (i >= N_VMS - N_ATTACHED)
                         vms[i].pid = spawn_vmm(1, 0);
         }
@@ -236,9 +320,15 @@ static void finish(Fixture *f, uint64_t free_before) {
                         snprintf(path, sizeof(path), "/org/tdpd1/vm/%.15s", vms[i].name);
                         release(f, path);
                 }
+        for (unsigned i = 0; i < N_VMS; i++) {
+                vms[i].fate = GONE;
+                let_go(&vms[i]);
+        }
         assert_int_equal(count_vms(f), 0);
+        wait_draining(f);
         assert_int_equal(store_count(), 0);
-        assert_int_equal(count_records(f), 0);
+        assert_int_equal(count_records(f, "state", ".vm"), 0);
+        assert_int_equal(count_records(f, "state/draining", ".drain"), 0);
         assert_pool_free(free_before);
         fixture_stop(f);
 }
@@ -258,6 +348,12 @@ static void test_kills_under_load(void **state) {
                         if (random() % 3 > 0)
                                 act(f, &vms[i]);
                 process(f, (unsigned) random() % 60000);
+                for (unsigned i = 0; i < N_VMS; i++)
+                        if (random() % 8 == 0)
+                                let_go(&vms[i]);
+                if (random() % 2)
+                        process(f, (unsigned) random() % 5000);
+                assert_alive(f);
                 fixture_kill_tdpd(f, SIGKILL);
                 for (uint64_t until = now_usec() + 10000000; n_calls > 0; process(f, 500))
                         assert_true(now_usec() < until);
@@ -282,6 +378,7 @@ static void case_32_random_operations_and_restarts(void **state) {
         for (unsigned k = 0; k < 60; k++) {
                 if (random() % 4 > 0) {
                         act(f, &vms[random() % N_VMS]);
+                        let_go(&vms[random() % N_VMS]);
                         while (n_calls > 0)
                                 process(f, 500);
                         check(f, free_before);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 static void restart(Fixture *f, int sig) {
@@ -263,182 +262,6 @@ static void test_releasing(void **state) {
         fixture_stop(f);
 }
 
-/* Bytes that drain of the one VM that may. */
-static uint64_t draining_of_vm(Fixture *f) {
-        sd_bus_error error = SD_BUS_ERROR_NULL;
-        sd_bus_message *m;
-        const char *name;
-        uint64_t bytes = 0;
-
-        if (sd_bus_get_property(f->bus, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "Draining", &error, &m,
-                                "a(stau)") < 0)
-                fail_msg("Draining: %s", error.message);
-        assert_true(sd_bus_message_enter_container(m, 'a', "(stau)") > 0);
-        if (sd_bus_message_enter_container(m, 'r', "stau") > 0) {
-                assert_true(sd_bus_message_read(m, "st", &name, &bytes) > 0);
-                assert_string_equal(name, "db");
-        }
-        sd_bus_message_unref(m);
-        return bytes;
-}
-
-/* The same by pool, which there is one of. */
-static uint64_t draining_of_pool(Fixture *f) {
-        sd_bus_error error = SD_BUS_ERROR_NULL;
-        uint64_t bytes = 0, size;
-        sd_bus_message *m;
-        uint32_t node;
-
-        if (sd_bus_get_property(f->bus, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "DrainingBytes", &error,
-                                &m, "a(utt)") < 0)
-                fail_msg("DrainingBytes: %s", error.message);
-        assert_true(sd_bus_message_enter_container(m, 'a', "(utt)") > 0);
-        if (sd_bus_message_read(m, "(utt)", &node, &size, &bytes) > 0) {
-                assert_int_equal(node, 0);
-                assert_true(size == 4096 || size == HUGE_2M);
-                assert_int_equal(sd_bus_message_read(m, "(utt)", &node, &size, &bytes), 0);
-        }
-        sd_bus_message_unref(m);
-        return bytes;
-}
-
-static uint64_t draining(Fixture *f) {
-        uint64_t before, by_pool, bytes = draining_of_vm(f);
-
-        /* It may end at any time. */
-        do {
-                before = bytes;
-                by_pool = draining_of_pool(f);
-                bytes = draining_of_vm(f);
-        } while (bytes != before);
-        assert_int_equal(by_pool, bytes);
-        return bytes;
-}
-
-/* Waits until those who have it are known, up to a new look for them. */
-static void wait_holder(Fixture *f, uint32_t expected) {
-        uint64_t until = now_usec() + 10000000;
-        sd_bus_error error = SD_BUS_ERROR_NULL;
-
-        for (;;) {
-                const void *pids = NULL;
-                const char *name;
-                sd_bus_message *m;
-                uint64_t bytes;
-                size_t n = 0;
-                bool same;
-
-                if (sd_bus_get_property(f->bus, "org.tdpd1", MANAGER, "org.tdpd1.Manager", "Draining",
-                                        &error, &m, "a(stau)") < 0)
-                        fail_msg("Draining: %s", error.message);
-                assert_true(sd_bus_message_enter_container(m, 'a', "(stau)") > 0);
-                assert_true(sd_bus_message_enter_container(m, 'r', "stau") > 0);
-                assert_true(sd_bus_message_read(m, "st", &name, &bytes) > 0);
-                assert_true(sd_bus_message_read_array(m, 'u', &pids, &n) >= 0);
-                same = n == sizeof(uint32_t) && memcmp(pids, &expected, n) == 0;
-                sd_bus_message_unref(m);
-                if (same)
-                        return;
-                if (now_usec() > until)
-                        fail_msg("%zu holders are known, and not %u", n / sizeof(uint32_t), expected);
-                usleep(10000);
-        }
-}
-
-/* Maps the VM's memory, as a backend does that its VMM has given it to. */
-static void *hold(Fixture *f, const char *vm, uint64_t bytes) {
-        int fd = get_memory(f, vm, 0);
-        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-        assert_ptr_not_equal(p, MAP_FAILED);
-        close(fd);
-        return p;
-}
-
-static void case_34_another_process_holds_it(void **state) {
-        uint64_t available = pool_grow(8), free_before = pool_read("free_hugepages");
-        Fixture *f = start(NULL);
-        Reservation r = reserve(f, "db", available * HUGE_2M, HUGE_2M);
-        void *p;
-
-        assert_string_equal(wait_job(f, r.job)->result, "done");
-        p = hold(f, r.vm, available * HUGE_2M);
-        release(f, r.vm);
-        /* Nothing is tdpd's any more, and nothing is promised again. */
-        assert_int_equal(count_vms(f), 0);
-        assert_int_equal(store_count(), 0);
-        assert_int_equal(draining(f), available * HUGE_2M);
-        wait_holder(f, (uint32_t) getpid());
-        assert_call_fails(f, ERR("NoPages"), "", "Reserve", "sta{sv}", "db", HUGE_2M, 2, "page-size", "t",
-                          HUGE_2M, "nodes", "s", "0");
-        munmap(p, available * HUGE_2M);
-        assert_pool_free(free_before);
-        for (uint64_t until = now_usec() + 2000000; draining(f) > 0; usleep(1000))
-                assert_true(now_usec() < until);
-        r = reserve(f, "db", available * HUGE_2M, HUGE_2M);
-        assert_string_equal(wait_job(f, r.job)->result, "done");
-        release(f, r.vm);
-        fixture_stop(f);
-}
-
-/* An open descriptor is as good as a mapping. */
-static void case_34_another_process_has_it_open(void **state) {
-        Fixture *f = start(NULL);
-        Reservation r = reserve(f, "db", 4 * MIB, 4096);
-        int fd;
-
-        assert_string_equal(wait_job(f, r.job)->result, "done");
-        fd = get_memory(f, r.vm, 0);
-        release(f, r.vm);
-        assert_int_equal(draining(f), 4 * MIB);
-        wait_holder(f, (uint32_t) getpid());
-        close(fd);
-        for (uint64_t until = now_usec() + 2000000; draining(f) > 0; usleep(1000))
-                assert_true(now_usec() < until);
-        fixture_stop(f);
-}
-
-/* A release has ended when the pages are free, also if somebody else lets go last. */
-static void case_36_pages_come_back_later(void **state) {
-        uint64_t available = pool_grow(8), free_before = pool_read("free_hugepages");
-        Fixture *f = start(NULL);
-        Reservation r = reserve(f, "db", available * HUGE_2M, HUGE_2M);
-        int ready[2];
-        pid_t pid;
-        char c;
-
-        assert_string_equal(wait_job(f, r.job)->result, "done");
-        assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-        {
-                void *p = hold(f, r.vm, available * HUGE_2M);
-
-                store_before_fork();
-                pid = fork();
-                store_after_fork();
-                if (pid == 0) {
-                        for (int fd = 3; fd < 256; fd++)
-                                if (fd != ready[1])
-                                        close(fd);
-                        if (write(ready[1], "x", 1) != 1)
-                                _exit(1);
-                        usleep(100000);
-                        _exit(0);
-                }
-                munmap(p, available * HUGE_2M);
-        }
-        assert_int_equal(read(ready[0], &c, 1), 1);
-        close(ready[0]);
-        close(ready[1]);
-        release(f, r.vm);
-        assert_int_equal(draining(f), 0);
-        r = reserve(f, "db", available * HUGE_2M, HUGE_2M);
-        assert_string_equal(wait_job(f, r.job)->result, "done");
-        release(f, r.vm);
-        assert_pool_free(free_before);
-        reap(pid, SIGKILL);
-        fixture_stop(f);
-}
-
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_teardown(test_populated, standin_teardown),
@@ -450,9 +273,6 @@ int main(void) {
                 cmocka_unit_test_teardown(test_pid_comes_again, standin_teardown),
                 cmocka_unit_test_teardown(test_memory_is_added_meanwhile, standin_teardown),
                 cmocka_unit_test_teardown(test_releasing, standin_teardown),
-                cmocka_unit_test_teardown(case_34_another_process_holds_it, standin_teardown),
-                cmocka_unit_test_teardown(case_34_another_process_has_it_open, standin_teardown),
-                cmocka_unit_test_teardown(case_36_pages_come_back_later, standin_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

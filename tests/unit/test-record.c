@@ -298,6 +298,8 @@ static void test_fd_names(void **state) {
                 "tdp1-m0-0123456789abcdeg",
                 "tdp1-m00-0123456789abcdef",
                 "tdp1-h1-0123456789abcdef",
+                "tdp1-d1-0000000000000001",
+                "tdp1-d0-0123456789abcdef",
                 "tdp1-x0-0123456789abcdef",
                 "tdp1-m1024-0123456789abcdef",
                 "tdp1-m99999999999999999999-0123456789abcdef",
@@ -313,8 +315,11 @@ static void test_fd_names(void **state) {
         FdName back;
 
         for (FdKind kind = 0; kind < _FD_KIND_MAX; kind++)
-                for (unsigned index = 0; index < (kind == FD_HANDLE ? 1 : 1024); index++) {
+                for (unsigned index = 0; index < (kind == FD_MEMORY ? 1024 : 1); index++) {
                         FdName n = { kind, index, UINT64_C(0xf00000000000000f) };
+
+                        if (kind == FD_DRAIN)
+                                n = FD_DRAIN_NAME;
 
                         fdname_format(n, text);
                         assert_int_equal(fdname_parse(text, &back), 0);

@@ -114,7 +114,9 @@ class Machine:
             words.append(f'handoffs {[(h["role"], h["state"]) for h in active]}')
         if held := self.held():
             words.append(f'descriptors {held}')
-        if records := [p.name for p in (self.folder / 'state').iterdir() if p.name != 'handoff']:
+        state = self.folder / 'state'
+        # What is draining has a folder, too.
+        if records := [p.name for p in (*state.glob('*'), *state.glob('draining/*')) if p.is_file()]:
             words.append(f'records {records}')
         if odd := [p.name for sub in ('state', 'data') for p in (self.folder / sub / 'handoff').glob('*') if p.suffix != '.handoff']:
             words.append(f'files {odd}')
