@@ -129,8 +129,9 @@ int memory_new(const char *name, const Placement *p, bool sealed, Memory **ret, 
                 if (r < 0)
                         return sd_bus_error_setf(error, TDP_ERROR_FAILED,
                                                  "cannot make a memfd of %" PRIu64
-                                                 " bytes with pages of %s: %s",
-                                                 part->bytes, format_bytes(p->page_size), strerror(-r));
+                                                 " bytes for node %u with pages of %s: %s",
+                                                 part->bytes, part->node, format_bytes(p->page_size),
+                                                 strerror(-r));
         }
 
         *ret = TAKE_PTR(m);

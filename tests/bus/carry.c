@@ -52,8 +52,8 @@ void carry_offer(Side *source, Fixture *f, const char *vm, uint64_t deadline_use
         sd_bus_message_unref(m);
 }
 
-bool carry_try_prepare(Side *destination, Fixture *f, const Bytes *offer, const char *name,
-                       uint64_t page_size, Bytes *ret_answer, sd_bus_error *error) {
+bool carry_try_prepare_on(const char *nodes, Side *destination, Fixture *f, const Bytes *offer,
+                          const char *name, uint64_t page_size, Bytes *ret_answer, sd_bus_error *error) {
         sd_bus_message *m = NULL, *reply = NULL;
         int r;
 
@@ -61,7 +61,8 @@ bool carry_try_prepare(Side *destination, Fixture *f, const Bytes *offer, const 
                                                    "PrepareIncoming") >= 0);
         assert_true(sd_bus_message_append_array(m, 'y', offer->data, offer->size) >= 0);
         assert_true(sd_bus_message_open_container(m, 'a', "{sv}") >= 0);
-        assert_true(sd_bus_message_append(m, "{sv}", "nodes", "s", "0") >= 0);
+        if (nodes)
+                assert_true(sd_bus_message_append(m, "{sv}", "nodes", "s", nodes) >= 0);
         if (name)
                 assert_true(sd_bus_message_append(m, "{sv}", "name", "s", name) >= 0);
         if (page_size)
@@ -77,6 +78,11 @@ bool carry_try_prepare(Side *destination, Fixture *f, const Bytes *offer, const 
         read_path(reply, destination->job, sizeof(destination->job));
         sd_bus_message_unref(reply);
         return true;
+}
+
+bool carry_try_prepare(Side *destination, Fixture *f, const Bytes *offer, const char *name,
+                       uint64_t page_size, Bytes *ret_answer, sd_bus_error *error) {
+        return carry_try_prepare_on("0", destination, f, offer, name, page_size, ret_answer, error);
 }
 
 void carry_prepare(Side *destination, Fixture *f, const Bytes *offer, const char *name, Bytes *ret_answer) {

@@ -22,7 +22,10 @@ typedef struct Side {
 pid_t carry_run_vm(Fixture *f);
 void carry_offer(Side *source, Fixture *f, const char *vm, uint64_t deadline_usec, bool post_copy,
                  Bytes *ret);
-/* Under this name, or NULL: the VM's. false: refused, with the error. */
+/* On these nodes, or NULL: any. Under this name, or NULL: the VM's. false: refused, with the error. */
+bool carry_try_prepare_on(const char *nodes, Side *destination, Fixture *f, const Bytes *offer,
+                          const char *name, uint64_t page_size, Bytes *ret_answer, sd_bus_error *error);
+/* The same on node 0. */
 bool carry_try_prepare(Side *destination, Fixture *f, const Bytes *offer, const char *name,
                        uint64_t page_size, Bytes *ret_answer, sd_bus_error *error);
 void carry_prepare(Side *destination, Fixture *f, const Bytes *offer, const char *name, Bytes *ret_answer);
