@@ -155,6 +155,34 @@ static void test_stop_while_building(void **state) {
         fixture_stop(f);
 }
 
+static bool maps_library(pid_t pid, const char *name) {
+        char path[32], line[512];
+        bool found = false;
+        FILE *f;
+
+        snprintf(path, sizeof(path), "/proc/%i/maps", pid);
+        f = fopen(path, "re");
+        assert_non_null(f);
+        while (fgets(line, sizeof(line), f))
+                found = found || strstr(line, name);
+        fclose(f);
+        return found;
+}
+
+/* libvirt waits for its hooks, so none of what they may call waits for a build, or for libvirt. */
+static void case_71_hook_waits_for_nothing(void **state) {
+        Fixture *f = standin_start("never-ends");
+        const char *job = standin_attach(f, spawn_vmm(1, 0), "always");
+
+        assert_state(f, "building");
+        assert_int_equal(count_vms(f), 1);
+        assert_true(maps_library(f->tdpd_pid, "/libsystemd.so"));
+        assert_false(maps_library(f->tdpd_pid, "libvirt"));
+        release(f, VM_PATH);
+        assert_string_equal(wait_job(f, job)->result, "canceled");
+        fixture_stop(f);
+}
+
 static void test_vm_goes(void **state) {
         Fixture *f = standin_start("vm-goes");
         pid_t pid = spawn_vmm(1, 0);
@@ -309,6 +337,7 @@ int main(void) {
                 cmocka_unit_test_teardown(test_cancel, fixture_teardown),
                 cmocka_unit_test_teardown(test_release_while_building, fixture_teardown),
                 cmocka_unit_test_teardown(test_stop_while_building, fixture_teardown),
+                cmocka_unit_test_teardown(case_71_hook_waits_for_nothing, fixture_teardown),
                 cmocka_unit_test_teardown(test_vm_goes, fixture_teardown),
                 cmocka_unit_test_teardown(test_holes, fixture_teardown),
                 cmocka_unit_test_teardown(test_nothing_built, fixture_teardown),
