@@ -57,6 +57,14 @@ static bool file_exists(const char *name) {
         return file_path(path, name) && access(path, F_OK) == 0;
 }
 
+/* A tdpd that just goes would leave nobody any wiser. */
+static void check(bool good, const char *what) {
+        if (good)
+                return;
+        fprintf(stderr, "stand-in: %s: %s\n", what, strerror(errno));
+        abort();
+}
+
 static void log_call(HandleOp op, uint64_t gpa, uint64_t size, uint32_t max_level) {
         static const char *const names[] = { "build", "heal", "release", "split", "collapse" };
         char path[192];
@@ -65,8 +73,9 @@ static void log_call(HandleOp op, uint64_t gpa, uint64_t size, uint32_t max_leve
         if (!file_path(path, "calls"))
                 return;
         f = fopen(path, "ae");
-        if (!f || flock(fileno(f), LOCK_EX) < 0) /* whoever reads it empties it */
-                abort();
+        check(f, path);
+        while (flock(fileno(f), LOCK_EX) < 0) /* whoever reads it empties it */
+                check(errno == EINTR, path);  /* a cancel, which is not for this */
         fprintf(f, "%s 0x%llx+0x%llx %u\n", names[op], (unsigned long long) gpa, (unsigned long long) size,
                 max_level);
         fclose(f);
@@ -106,8 +115,7 @@ static FILE *open_built(int handle, const char *mode) {
         char path[192], name[40];
         struct stat st;
 
-        if (fstat(handle, &st) < 0)
-                abort();
+        check(fstat(handle, &st) == 0, "handle");
         snprintf(name, sizeof(name), "built-%llu", (unsigned long long) st.st_ino);
         (void) file_path(path, name);
         return fopen(path, mode);
@@ -135,8 +143,7 @@ static void add_built(int handle, uint64_t by) {
                 return;
         }
         f = open_built(handle, "ae");
-        if (!f || fwrite(&by, sizeof(by), 1, f) != 1 || fclose(f) != 0)
-                abort();
+        check(f && fwrite(&by, sizeof(by), 1, f) == 1 && fclose(f) == 0, "what has been built");
 }
 
 static int attach_kept(void) {
@@ -254,9 +261,9 @@ static int other_op(HandleOp op, uint64_t *gpa, uint64_t *size) {
 int handle_range(int handle, HandleOp op, uint64_t *gpa, uint64_t *size, uint32_t max_level) {
         uint64_t half = *size / 2;
 
-        /* What tdpd must never ask for. */
-        if (*size == 0 || *gpa % 4096 || (*gpa >= MIB(1023) && *gpa < MIB(1024)))
-                abort();
+        errno = 0;
+        check(*size > 0 && *gpa % 4096 == 0 && (*gpa < MIB(1023) || *gpa >= MIB(1024)),
+              "what tdpd must never ask for");
         log_call(op, *gpa, *size, max_level);
         if (op != HANDLE_BUILD)
                 return other_op(op, gpa, size);
