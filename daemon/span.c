@@ -4,15 +4,17 @@
 #include <errno.h>
 
 int spans_append(Span **spans, size_t *n, Span s) {
-        Span *grown;
-
         if (s.size == 0)
                 return 0;
-        grown = reallocarray(*spans, *n + 1, sizeof(*grown));
-        if (!grown)
-                return -ENOMEM;
-        grown[(*n)++] = s;
-        *spans = grown;
+        /* There is room up to the next power of two: what is appended to has been made here. */
+        if ((*n & (*n - 1)) == 0) {
+                Span *grown = reallocarray(*spans, *n > 0 ? 2 * *n : 1, sizeof(*grown));
+
+                if (!grown)
+                        return -ENOMEM;
+                *spans = grown;
+        }
+        (*spans)[(*n)++] = s;
         return 0;
 }
 

@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
         struct tdp_ctx *ctx;
         int r;
 
-        if (argc < 2 || tdp_new(&ctx) < 0)
+        if (argc < 2)
                 return 2;
         r = make_vm();
         if (r < 0) {
@@ -103,6 +103,8 @@ int main(int argc, char **argv) {
                 return 77;
         }
 
+        if (tdp_new(&ctx) < 0)
+                return 2;
         r = argc > 2 ? attach(ctx, argv[2]) : prefault(ctx);
         tdp_unref(ctx);
         return r;
