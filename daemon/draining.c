@@ -158,16 +158,19 @@ void draining_look(Manager *m) {
                 look_for_holders(m);
 }
 
-/* Takes the drain, and the charge if there is one already. */
-static int add(Manager *m, const char *name, uint64_t lease, uid_t uid, Drain **drain, Charge *charge,
+/* Takes the drain, whatever comes of it, and the charge if there is one already. */
+static int add(Manager *m, const char *name, uint64_t lease, uid_t uid, Drain *drain, Charge *charge,
                Draining **ret) {
         _cleanup_(draining_freep) Draining *d = NULL;
-        Amounts amounts = { .vms = 1, .bytes = drain_bytes(*drain) };
+        Amounts amounts = { .vms = 1, .bytes = drain_bytes(drain) };
         int r = 0;
 
         d = calloc(1, sizeof(*d));
-        if (!d)
+        if (!d) {
+                drain_free(drain);
                 return -ENOMEM;
+        }
+        d->drain = drain;
         d->name = strdup(name);
         if (!d->name)
                 return -ENOMEM;
@@ -182,7 +185,6 @@ static int add(Manager *m, const char *name, uint64_t lease, uid_t uid, Drain **
                 return r;
         d->manager = m;
         DL_APPEND(m->draining, d);
-        d->drain = TAKE_PTR(*drain);
         drain_notify(d->drain, on_over, d);
         *ret = TAKE_PTR(d);
         return 0;
@@ -221,7 +223,7 @@ int draining_add(VM *vm) {
         Draining *d;
         int r;
 
-        r = add(vm->manager, vm->name, vm->kept.lease, vm->uid, &vm->drain, &vm->charge, &d);
+        r = add(vm->manager, vm->name, vm->kept.lease, vm->uid, TAKE_PTR(vm->drain), &vm->charge, &d);
         if (r < 0)
                 return r;
         keep_or_later(d);
@@ -238,11 +240,9 @@ int draining_restore(Manager *m, DrainRecord *r) {
         k = drain_new_from(m->drain_watch, r->page_size, r->files, r->n_files, &drain);
         if (k < 0)
                 return k;
-        k = add(m, r->name, r->lease, r->uid, &drain, NULL, &d);
-        if (k < 0) {
-                drain_free(drain);
+        k = add(m, r->name, r->lease, r->uid, drain, NULL, &d);
+        if (k < 0)
                 return k;
-        }
         log_debug("VM %s of user %u: %s of its memory drained when tdpd ended", r->name, r->uid,
                   format_bytes(drain_bytes(d->drain)));
         return 0;
@@ -305,11 +305,9 @@ int draining_add_stored(Manager *m, const Record *r) {
         k = drain_new(m->drain_watch, memory, &drain);
         if (k < 0)
                 return k;
-        k = add(m, r->name, r->lease, r->uid, &drain, NULL, &d);
-        if (k < 0) {
-                drain_free(drain);
+        k = add(m, r->name, r->lease, r->uid, drain, NULL, &d);
+        if (k < 0)
                 return k;
-        }
         keep_or_later(d);
         return 0;
 }

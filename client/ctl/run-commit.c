@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * run: the destination's part of a commit. It is done here, beside QEMU and tdpd, since two guests stand
+ * run: the destination's part of a commit. It is done here, beside QEMU and tdpd, since the guest stands
  * still meanwhile: a way to the source and back would be as long as all of it. What is left undone because
  * something fails is left to who migrates, and to run-guard.c.
  */

@@ -189,6 +189,17 @@ void fixture_restart(Fixture *f) {
                 fail_msg("tdpd ended while it started");
 }
 
+Fixture *fixture_start_kept(const char *config) {
+        require_root();
+        store_begin();
+        return fixture_start(config, NULL);
+}
+
+void fixture_end_and_restart(Fixture *f, int sig) {
+        fixture_kill_tdpd(f, sig);
+        fixture_restart(f);
+}
+
 Fixture *fixture_start(const char *config, const char *arg) {
         char file[128];
         Fixture *f;

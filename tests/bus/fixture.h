@@ -46,6 +46,9 @@ int fixture_teardown(void **state);
 void fixture_kill_tdpd(Fixture *f, int sig);
 /* Another one, after the one before has ended. */
 void fixture_restart(Fixture *f);
+/* With what keeps descriptors and records for the next tdpd, as root; and that next one. */
+Fixture *fixture_start_kept(const char *config);
+void fixture_end_and_restart(Fixture *f, int sig);
 /* false: it has ended instead of serving, with that wait status. */
 bool fixture_try_restart(Fixture *f, int *ret_status);
 /* With the files in it, and empty folders. */

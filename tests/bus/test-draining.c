@@ -17,17 +17,6 @@
 /* Not enough for two of these. */
 #define LIMITS "[Limits]\nMaxBytes=15M\n"
 
-static void restart(Fixture *f, int sig) {
-        fixture_kill_tdpd(f, sig);
-        fixture_restart(f);
-}
-
-static Fixture *start(const char *config) {
-        require_root();
-        store_begin();
-        return fixture_start(config, NULL);
-}
-
 /* Bytes that drain of the one VM that may. */
 static uint64_t draining_of_vm(Fixture *f) {
         sd_bus_error error = SD_BUS_ERROR_NULL;
@@ -127,7 +116,7 @@ static void *hold(Fixture *f, const char *vm, uint64_t bytes) {
 
 static void case_34_another_process_holds_it(void **state) {
         uint64_t available = pool_grow(8), free_before = pool_read("free_hugepages");
-        Fixture *f = start(NULL);
+        Fixture *f = fixture_start_kept(NULL);
         Reservation r = reserve(f, "db", available * HUGE_2M, HUGE_2M);
         void *p;
 
@@ -152,7 +141,7 @@ static void case_34_another_process_holds_it(void **state) {
 
 /* An open descriptor is as good as a mapping. */
 static void case_34_another_process_has_it_open(void **state) {
-        Fixture *f = start(NULL);
+        Fixture *f = fixture_start_kept(NULL);
         Reservation r = reserve(f, "db", 4 * MIB, 4096);
         int fd;
 
@@ -169,7 +158,7 @@ static void case_34_another_process_has_it_open(void **state) {
 /* A release has ended when the pages are free, also if somebody else lets go last. */
 static void case_36_pages_come_back_later(void **state) {
         uint64_t available = pool_grow(8), free_before = pool_read("free_hugepages");
-        Fixture *f = start(NULL);
+        Fixture *f = fixture_start_kept(NULL);
         Reservation r = reserve(f, "db", available * HUGE_2M, HUGE_2M);
         int ready[2];
         pid_t pid;
@@ -313,12 +302,12 @@ static void case_34_drains_over_restarts(void **state) {
 
         (void) pool_grow(HELD_BYTES / HUGE_2M);
         free_before = pool_read("free_hugepages");
-        f = start(LIMITS);
+        f = fixture_start_kept(LIMITS);
         for (size_t k = 0; k < 2; k++) {
                 pid_t holder = release_held(f, sizes[k]);
 
                 for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-                        restart(f, signals[i]);
+                        fixture_end_and_restart(f, signals[i]);
                         assert_drains(f, holder);
                 }
                 assert_ends(f, holder, sizes[k]);
@@ -329,7 +318,7 @@ static void case_34_drains_over_restarts(void **state) {
 
 /* The service manager drops all it has: then whoever has the memory is found again, and so is the end. */
 static void case_34_drains_over_a_stop(void **state) {
-        Fixture *f = start(LIMITS);
+        Fixture *f = fixture_start_kept(LIMITS);
         pid_t holder = release_held(f, 4096);
 
         fixture_kill_tdpd(f, SIGTERM);
@@ -337,7 +326,7 @@ static void case_34_drains_over_a_stop(void **state) {
         fixture_restart(f);
         assert_drains(f, holder);
         /* With what watches it now, which has never watched this. */
-        restart(f, SIGKILL);
+        fixture_end_and_restart(f, SIGKILL);
         assert_drains(f, holder);
         assert_ends(f, holder, 4096);
         fixture_stop(f);
@@ -345,7 +334,7 @@ static void case_34_drains_over_a_stop(void **state) {
 
 /* Its holder is gone when tdpd comes. */
 static void test_ends_meanwhile(void **state) {
-        Fixture *f = start(LIMITS);
+        Fixture *f = fixture_start_kept(LIMITS);
 
         for (unsigned i = 0; i < 2; i++) {
                 pid_t holder = release_held(f, 4096);
@@ -362,7 +351,7 @@ static void test_ends_meanwhile(void **state) {
 
 /* Whatever tdpd had done of the release: either the VM is there, or its memory drains. */
 static void test_killed_while_releasing(void **state) {
-        Fixture *f = start(LIMITS);
+        Fixture *f = fixture_start_kept(LIMITS);
 
         for (unsigned i = 0; i < 20; i++) {
                 Reservation r = reserve_held(f, 4096);
@@ -376,7 +365,7 @@ static void test_killed_while_releasing(void **state) {
                 sd_bus_message_unref(m);
                 assert_true(sd_bus_flush(f->bus) >= 0);
                 usleep(i * 100);
-                restart(f, SIGKILL);
+                fixture_end_and_restart(f, SIGKILL);
                 if (count_vms(f) > 0)
                         release(f, r.vm);
                 assert_drains(f, holder);
@@ -402,7 +391,7 @@ static void test_bad_records(void **state) {
                 { "file", "0 4096 1 18446744073709551616", true },
                 { "boot-id", "00000000-0000-0000-0000-000000000000", false },
         };
-        Fixture *f = start(LIMITS);
+        Fixture *f = fixture_start_kept(LIMITS);
 
         for (size_t i = 0; i < sizeof(edits) / sizeof(edits[0]); i++) {
                 sd_bus_error error = SD_BUS_ERROR_NULL;

@@ -11,17 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static void restart(Fixture *f, int sig) {
-        fixture_kill_tdpd(f, sig);
-        fixture_restart(f);
-}
-
-static Fixture *start(const char *config) {
-        require_root();
-        store_begin();
-        return fixture_start(config, NULL);
-}
-
 static void assert_state_of(Fixture *f, const char *vm, const char *expected) {
         char *s = vm_state(f, vm);
 
@@ -31,7 +20,7 @@ static void assert_state_of(Fixture *f, const char *vm, const char *expected) {
 
 static void test_populated(void **state) {
         static const int signals[] = { SIGKILL, SIGTERM, SIGABRT };
-        Fixture *f = start(NULL);
+        Fixture *f = fixture_start_kept(NULL);
         Reservation r = reserve(f, "db", 16 * MIB, 4096);
         char word[8] = "";
         int fd;
@@ -41,7 +30,7 @@ static void test_populated(void **state) {
         assert_int_equal(pwrite(fd, "hello", 5, 12345), 5);
         close(fd);
         for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-                restart(f, signals[i]);
+                fixture_end_and_restart(f, signals[i]);
                 assert_state_of(f, r.vm, "populated");
                 assert_int_equal(store_count(), 1);
         }
@@ -64,10 +53,10 @@ static void test_populated(void **state) {
 /* The job goes on, under its number, and no page is lost or had twice. */
 static void test_populating(void **state) {
         uint64_t available = pool_grow(128), free_before = pool_read("free_hugepages");
-        Fixture *f = start("[Workers]\nThreads=1\n");
+        Fixture *f = fixture_start_kept("[Workers]\nThreads=1\n");
         Reservation r = reserve(f, "db", available * HUGE_2M, HUGE_2M);
 
-        restart(f, SIGKILL);
+        fixture_end_and_restart(f, SIGKILL);
         assert_string_equal(wait_job(f, r.job)->result, "done");
         assert_state_of(f, r.vm, "populated");
         assert_int_equal(pool_read("free_hugepages"), free_before - available);
@@ -86,17 +75,17 @@ static void test_building_and_built(void **state) {
         standin_set("slow", true);
         job = standin_attach(f, pid, "always");
         assert_state(f, "building");
-        restart(f, SIGKILL);
+        fixture_end_and_restart(f, SIGKILL);
         assert_state(f, "building");
         assert_int_equal(store_count(), 1);
         standin_set("slow", false);
         /* The stand-in looks when a call is interrupted. */
-        restart(f, SIGKILL);
+        fixture_end_and_restart(f, SIGKILL);
         assert_string_equal(wait_job(f, job)->result, "done");
         assert_state(f, "built");
 
         for (unsigned i = 0; i < 3; i++) {
-                restart(f, i == 1 ? SIGTERM : SIGKILL);
+                fixture_end_and_restart(f, i == 1 ? SIGTERM : SIGKILL);
                 assert_state(f, "built");
                 assert_property(f, "BuiltBytes", SLOTS_BYTES);
                 assert_property(f, "Bytes", SLOTS_BYTES);
@@ -117,7 +106,7 @@ static void test_attached(void **state) {
         char *decision;
 
         assert_string_equal(wait_job(f, standin_attach(f, pid, "never"))->result, "done");
-        restart(f, SIGKILL);
+        fixture_end_and_restart(f, SIGKILL);
         assert_state(f, "attached");
         assert_true(sd_bus_get_property_string(f->bus, "org.tdpd1", VM_PATH, "org.tdpd1.VM", "Decision",
                                                &error, &decision) >= 0);
@@ -136,7 +125,7 @@ static void test_joined(void **state) {
         assert_string_equal(wait_job(f, r.job)->result, "done");
         assert_string_equal(wait_job(f, standin_attach(f, spawn_vmm(1, 0), "always"))->result, "done");
         assert_int_equal(store_count(), 2);
-        restart(f, SIGKILL);
+        fixture_end_and_restart(f, SIGKILL);
         assert_state(f, "built");
         assert_property(f, "Bytes", 8 * MIB);
         close(get_memory(f, VM_PATH, 0));
@@ -239,7 +228,7 @@ static void test_memory_is_added_meanwhile(void **state) {
 
 /* A release that was under way is finished, whatever the daemon had done of it. */
 static void test_releasing(void **state) {
-        Fixture *f = start(NULL);
+        Fixture *f = fixture_start_kept(NULL);
 
         for (unsigned i = 0; i < 10; i++) {
                 Reservation r = reserve(f, "db", 8 * MIB, 4096);
@@ -253,7 +242,7 @@ static void test_releasing(void **state) {
                 sd_bus_message_unref(m);
                 assert_true(sd_bus_flush(f->bus) >= 0);
                 usleep(i * 150);
-                restart(f, SIGKILL);
+                fixture_end_and_restart(f, SIGKILL);
                 if (count_vms(f) > 0)
                         release(f, VM_PATH);
                 assert_int_equal(count_vms(f), 0);

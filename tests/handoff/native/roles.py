@@ -55,6 +55,14 @@ def both_roles(pair, elf, victim, chance, said):
         ends(pair, guests)
 
 
+def ended_on(pair, guest, wanted):
+    where = check_guest(pair, guest)
+    if where != wanted:
+        raise Failed(f'it should be on {wanted}, and is on {where}')
+    check_end(pair, '')
+    return f'on {where}'
+
+
 def again_and_again(pair, elf, victim, chance, said):
     """One tdpd is killed at some messages of a migration, and of those that follow while it does not get through."""
     guest = Guest(0, '127.0.0.1')
@@ -71,11 +79,7 @@ def again_and_again(pair, elf, victim, chance, said):
         said.append(said_of(process))
         if process.returncode != 0:
             migrate_again(pair, said)
-        where = check_guest(pair, guest)
-        if where != 'b':
-            raise Failed(f'it should be on b, and is on {where}')
-        check_end(pair, '')
-        return 'on b'
+        return ended_on(pair, guest, 'b')
     finally:
         ends(pair, [guest])
 
@@ -94,11 +98,7 @@ def to_itself(pair, elf, victim, chance, said):
         if process.returncode == 0:
             raise Failed('a migration of a host to itself is not refused')
         guest.ticks_after(guest.lines[0], 10)
-        where = check_guest(pair, guest)
-        if where != 'a':
-            raise Failed(f'it should be on a, and is on {where}')
-        check_end(pair, '')
-        return 'on a'
+        return ended_on(pair, guest, 'a')
     finally:
         with contextlib.suppress(OSError):
             (tools / 'ssh').unlink()
